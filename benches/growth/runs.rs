@@ -2,7 +2,7 @@
 use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Handler, Identity, Json, Rejection, Scene};
 
-/// A scope without a limit of attempts, whose failed runs leave no record.
+/// Returns an identity in a scene without a limit of attempts, whose failed runs leave no record.
 pub fn identity(number: u64) -> Identity {
     Identity::new(Scene::Rest, "bench", &format!("order-{number:014}"))
 }

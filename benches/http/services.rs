@@ -86,7 +86,7 @@ impl Services {
         Self { runtime, redis, steady, connection, users, names }
     }
 
-    /// Returns the route in this way. No key is known, except those in Redis.
+    /// Returns the route in this way. No key is known, except those in Redis and in the store of a steady size.
     pub fn route(&self, way: Way, runs: &Runs) -> Router {
         let layered = |executor| {
             Router::new()

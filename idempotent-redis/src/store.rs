@@ -37,7 +37,7 @@ use crate::topology::Topology;
 /// The store connects to one server, to the primary that sentinels report, or to a cluster. A clone is cheap and shares
 /// the connections of the original.
 ///
-/// Each protocol step is one script on one key and uses the server's clock. Concurrent calls are batched: a single call
+/// Each protocol step is one script or one conditional command on one key, and uses the server's clock. Concurrent calls are batched: a single call
 /// is sent at once, and calls that arrive in the meantime are sent together, up to 256 keys per script call. In a
 /// cluster, calls for the same node share a pipeline. A key that this process knows to be consumed costs no command;
 /// see [`CacheOptions`].

@@ -20,7 +20,7 @@ pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", featu
 pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
 pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs" };
 pub(crate) const DYNAMODB: Heavy = Heavy { package: "idempotent-dynamodb", feature: "dynamodb" };
-pub(crate) const ALL: [Heavy; 4] = [ROCKETMQ, KAFKA, SQS, DYNAMODB];
+const ALL: [Heavy; 4] = [ROCKETMQ, KAFKA, SQS, DYNAMODB];
 
 /// Returns cargo's arguments for the workspace without these adapters, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {

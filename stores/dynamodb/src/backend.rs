@@ -10,13 +10,15 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use idempotent_core::store::{Health, HealthReport};
 use idempotent_core::{
-    CasBackend, Clock, Entropy, Key, Record, StoreCapabilities, StoreError, StoreErrorKind, Version, VersionedRecord,
+    CasBackend, Clock, Entropy, Key, Record, StoreCapabilities, StoreError, StoreErrorKind, Timestamp, Version,
+    VersionedRecord,
 };
 
 use crate::DynamoBackendBuilder;
 use crate::failure::{Effect, answered};
 use crate::item::{self, ID, VERSION};
 use crate::table;
+use crate::wall_clock::WallClock;
 
 /// A table of Amazon DynamoDB as the backend of a store.
 ///
@@ -28,8 +30,36 @@ pub struct DynamoBackend {
     pub(crate) client: Client,
     pub(crate) table: Arc<str>,
     pub(crate) max_skew: Duration,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: BackendClock,
     pub(crate) entropy: Arc<dyn Entropy>,
+}
+
+/// The clock of a backend.
+#[derive(Clone)]
+pub(crate) enum BackendClock {
+    /// The wall clock of the system.
+    System(Arc<WallClock>),
+    /// The clock of the user.
+    Custom(Arc<dyn Clock>),
+}
+
+impl BackendClock {
+    /// Returns the time.
+    ///
+    /// # Errors
+    /// The system's clock was set back by more than `max_skew`. Until it catches up, the time is that of before, at which the leases of
+    /// other processes seem to have expired.
+    fn time(&self, max_skew: Duration) -> Result<Timestamp, StoreError> {
+        match self {
+            Self::Custom(clock) => Ok(clock.wall()),
+            Self::System(clock) => match clock.set_back_by() {
+                back if back > max_skew => Err(StoreError::new(StoreErrorKind::NotApplied).because(format!(
+                    "the system's clock was set back by {back:?}; if it is right now, restart the process"
+                ))),
+                _ => Ok(clock.wall()),
+            },
+        }
+    }
 }
 
 impl DynamoBackend {
@@ -125,7 +155,7 @@ impl CasBackend for DynamoBackend {
             }
             None => (None, 0),
         };
-        Ok(VersionedRecord { record, version, now: self.clock.wall() })
+        Ok(VersionedRecord { record, version, now: self.clock.time(self.max_skew)? })
     }
 
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {

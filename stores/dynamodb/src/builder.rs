@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
-use idempotent_core::{Clock, Entropy, OsEntropy, StoreError};
+use idempotent_core::{Clock, Entropy, OsEntropy, StoreError, StoreErrorKind};
 
 use crate::DynamoBackend;
+use crate::backend::BackendClock;
 use crate::table;
 use crate::wall_clock::WallClock;
+
+/// The longest difference that [`Cas`](idempotent_core::Cas) accepts.
+const LONGEST_SKEW: Duration = Duration::from_secs(600);
 
 /// A builder for a [`DynamoBackend`].
 #[derive(Clone)]
@@ -60,7 +64,8 @@ impl DynamoBackendBuilder {
     /// Sets the clock that supplies the [time](Clock::wall) of the backend.
     ///
     /// # Default
-    /// The wall clock of the system, read for each operation. It follows corrections of the system's time, and never goes back.
+    /// The wall clock of the system, read for each operation. It follows corrections of the system's time, and never goes back. After a
+    /// correction backwards by more than [`max_skew`](Self::max_skew), operations fail until the system's time has caught up.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -79,10 +84,12 @@ impl DynamoBackendBuilder {
     ///
     /// # Errors
     /// - [`Schema`](idempotent_core::StoreErrorKind::Schema): the table is missing, has another key, cannot be used, or is a global table
-    ///   without strong consistency.
+    ///   without strong consistency; or `max_skew` is longer than 10 minutes.
     /// - [`Denied`](idempotent_core::StoreErrorKind::Denied): DynamoDB refuses the credentials, or the role lacks a permission.
     /// - [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): DynamoDB cannot be reached, the credentials cannot be loaded or have
     ///   expired, or the table is not active within 2 minutes.
+    /// - [`Ambiguous`](idempotent_core::StoreErrorKind::Ambiguous): DynamoDB does not answer a request that creates the table or enables its
+    ///   TTL. Another call completes it.
     ///
     /// # Panics
     /// Panics outside of a Tokio runtime.
@@ -90,6 +97,12 @@ impl DynamoBackendBuilder {
     /// # Cancellation
     /// The table may have been created, with or without its TTL. Another call completes it.
     pub async fn open(self) -> Result<DynamoBackend, StoreError> {
+        if self.max_skew > LONGEST_SKEW {
+            return Err(StoreError::new(StoreErrorKind::Schema).because(format!(
+                "opening the table `{}`: `max_skew` is {:?}, and clocks may differ by at most {LONGEST_SKEW:?}; synchronize the clocks",
+                self.table, self.max_skew
+            )));
+        }
         let config = self.client.config().to_builder().retry_config(RetryConfig::disabled()).build();
         let client = Client::from_conf(config);
         if self.creates {
@@ -100,7 +113,7 @@ impl DynamoBackendBuilder {
             client,
             table: self.table.into(),
             max_skew: self.max_skew,
-            clock: self.clock.unwrap_or_else(|| Arc::new(WallClock::new())),
+            clock: self.clock.map_or_else(|| BackendClock::System(Arc::new(WallClock::new())), BackendClock::Custom),
             entropy: self.entropy,
         })
     }

@@ -97,7 +97,8 @@ fn chain(error: &dyn Error) -> String {
 fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
     // The client has no type for these.
     let lower = text.to_ascii_lowercase();
-    let remedy = if lower.contains("credentials") || lower.contains("missing region") {
+    let is_of_the_client = ["no credentials", "credentials provider", "loading credentials", "missing region"];
+    let remedy = if is_of_the_client.iter().any(|part| lower.contains(part)) {
         CLIENT
     } else if lower.contains("(connect)") || lower.contains("connect timeout") {
         ENDPOINT
@@ -136,8 +137,10 @@ fn refused(code: &str, message: &str) -> (StoreErrorKind, String) {
         | "SignatureDoesNotMatch"
         | "UnrecognizedClientException" => (Denied, CREDENTIALS),
         "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => (NotApplied, CREDENTIALS),
-        "LimitExceededException"
-        | "ProvisionedThroughputExceededException"
+        "LimitExceededException" => {
+            (NotApplied, "too many tables are being created or changed in this account; retry later")
+        }
+        "ProvisionedThroughputExceededException"
         | "RequestLimitExceeded"
         | "Throttling"
         | "ThrottlingException"
@@ -169,6 +172,7 @@ mod tests {
             ("UnrecognizedClientException", "", Denied, "the clock of this machine"),
             ("InvalidSignatureException", "", Denied, "check the credentials"),
             ("ExpiredTokenException", "", NotApplied, "check the credentials"),
+            ("LimitExceededException", "", NotApplied, "retry later"),
             ("ProvisionedThroughputExceededException", "", NotApplied, "raise the capacity"),
             ("ThrottlingException", "", NotApplied, "raise the capacity"),
             ("RequestLimitExceeded", "", NotApplied, "raise the capacity"),

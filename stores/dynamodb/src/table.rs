@@ -27,9 +27,14 @@ pub(crate) async fn check(client: &Client, table: &str) -> Result<HealthReport, 
         Ok(found) => found,
         Err(failure) => return unseen(table, &failure).map(|finding| HealthReport::new(vec![finding])),
     };
-    if found.table_status() == Some(&TableStatus::Creating) {
+    let passing = match found.table_status() {
+        Some(TableStatus::Creating) => Some("created"),
+        Some(TableStatus::Deleting) => Some("deleted"),
+        _ => None,
+    };
+    if let Some(passing) = passing {
         return Err(StoreError::new(StoreErrorKind::NotApplied)
-            .because(format!("{}: the table is being created; retry", opening(table))));
+            .because(format!("{}: the table is being {passing}; retry", opening(table))));
     }
     let ttl = ttl(client, table).await?;
     let finding =
@@ -108,7 +113,12 @@ async fn enable_ttl(client: &Client, table: &str) -> Result<(), StoreError> {
     let is_disabled = |seen: Option<&TimeToLiveDescription>| {
         seen.and_then(TimeToLiveDescription::time_to_live_status).is_none_or(|now| *now == TimeToLiveStatus::Disabled)
     };
-    if !is_disabled(seen().await?.time_to_live_description()) {
+    let found = match seen().await {
+        // The check reports the missing permission as a warning.
+        Err(error) if error.kind() == StoreErrorKind::Denied => return Ok(()),
+        found => found?,
+    };
+    if !is_disabled(found.time_to_live_description()) {
         return Ok(());
     }
     let setting = TimeToLiveSpecification::builder().attribute_name(TTL).enabled(true).build();

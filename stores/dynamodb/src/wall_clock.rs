@@ -1,6 +1,6 @@
 //! The default clock of a backend.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use idempotent_core::{Clock, SystemClock, Timer, Timestamp};
 
@@ -19,10 +19,23 @@ impl WallClock {
         Self { timers: SystemClock::new(), latest: AtomicU64::new(0) }
     }
 
+    /// Returns the time by which the system's clock is behind the latest time that this clock has returned.
+    pub(crate) fn set_back_by(&self) -> Duration {
+        self.ahead_of(now())
+    }
+
+    fn ahead_of(&self, time: Timestamp) -> Duration {
+        Timestamp(self.latest.load(Relaxed)) - time
+    }
+
     /// Returns the latest of this time and all earlier ones.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         Timestamp(self.latest.fetch_max(time.0, Relaxed).max(time.0))
     }
+}
+
+fn now() -> Timestamp {
+    Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 impl Clock for WallClock {
@@ -31,7 +44,7 @@ impl Clock for WallClock {
     }
 
     fn wall(&self) -> Timestamp {
-        self.not_before(Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
+        self.not_before(now())
     }
 
     fn sleep_until(&self, deadline: Instant) -> Timer {
@@ -41,8 +54,6 @@ impl Clock for WallClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -55,5 +66,7 @@ mod tests {
         assert_eq!(clock.not_before(corrected), corrected, "a correction of the system's time");
         assert_eq!(clock.not_before(read), corrected, "a step back");
         assert_eq!(clock.wall(), corrected);
+        assert_eq!((clock.ahead_of(read), clock.ahead_of(corrected)), (Duration::from_secs(3_600), Duration::ZERO));
+        assert!(clock.set_back_by() > Duration::from_secs(3_000));
     }
 }

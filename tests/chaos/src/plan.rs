@@ -289,6 +289,19 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_the_time_to_form_and_loses_fewer_members() {
+        let minute = Duration::from_secs(60);
+        for seed in 0..50 {
+            let of = |members| harms(seed, 4, minute, Faults { members, ..ALL });
+            let kills =
+                |harms: &[(Duration, Harm)]| harms.iter().filter(|(_, harm)| matches!(harm, Harm::Kill(_))).count();
+            let (group, others) = (of(true), of(false));
+            assert!(group.iter().all(|(at, _)| *at >= JOINING), "{group:?}");
+            assert!((5..kills(&others)).contains(&kills(&group)), "{group:?}");
+        }
+    }
+
+    #[test]
     fn every_pause_is_longer_than_the_shortest_lease() {
         let pauses = harms(3, 4, Duration::from_secs(600), ALL);
         let shortest = Duration::from_millis(LEASES_MS[0]);

@@ -220,11 +220,13 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
     let counts = &report.counts;
     let some = (seconds / 5).max(1);
     let whole = seconds >= 30;
-    // A group loses fewer members, and an emulator in memory delivers fewer messages at a time.
-    let is_slow = faults.members || faults.broker && !faults.broker_crashes;
-    let of_workers = if is_slow { (some / 2).max(1) } else { some };
+    let half = (some / 2).max(1);
+    // A group loses fewer members, so its plan has fewer kills and cuts.
+    let planned = if faults.members { half } else { some };
+    // An emulator in memory delivers fewer messages at a time.
+    let of_workers = if faults.members || faults.broker && !faults.broker_crashes { half } else { some };
     let wanted = [
-        ("kills", counts.kills, of_workers),
+        ("kills", counts.kills, planned),
         ("takeovers", counts.takeovers, of_workers),
         ("unknowns", counts.unknowns, of_workers),
         ("pauses", harms.pauses, if seconds >= 5 { 1 } else { 0 }),
@@ -236,7 +238,7 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
         ("flushes of the cache", harms.cache_flushes, if faults.cache { some } else { 0 }),
         ("crashes of the cache", harms.cache_crashes, u64::from(faults.cache && seconds >= 20)),
         ("crashes of the store", harms.crashes, u64::from(faults.crashes && seconds >= 20)),
-        ("cuts of the broker", harms.broker_cuts, if faults.broker { of_workers } else { 0 }),
+        ("cuts of the broker", harms.broker_cuts, if faults.broker { planned } else { 0 }),
         ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker_crashes)),
         ("silences of the broker", harms.broker_silences, u64::from(faults.broker && seconds >= 30)),
         ("stops of the broker", harms.broker_stops, u64::from(faults.broker && seconds >= 30)),

@@ -120,7 +120,10 @@ async fn records_of_every_form_are_read_and_ended_by_every_other() {
 async fn a_grant_of_every_form_is_completed_by_every_other_without_a_renewal() {
     let server = RedisServer::start();
     let builder = || RedisStore::builder(server.url()).cache(None);
-    let stores = [builder().connect().await.unwrap(), builder().plain_scripts().connect().await.unwrap()];
+    let mut stores = Vec::new();
+    for form in [builder(), builder().native_comparison(false), builder().plain_scripts()] {
+        stores.push(form.connect().await.unwrap());
+    }
     for (by, claiming) in stores.iter().enumerate() {
         for (other, ending) in stores.iter().enumerate() {
             let part = format!("{by}-{other}");

@@ -153,6 +153,7 @@ async fn a_global_table_is_refused_unless_its_regions_are_strongly_consistent() 
 async fn a_table_that_cannot_be_used_is_refused_by_its_state() {
     refused(described(r#", "TableStatus": "ARCHIVED""#).await, StoreErrorKind::Schema, "its state is ARCHIVED");
     refused(described(r#", "TableStatus": "CREATING""#).await, StoreErrorKind::NotApplied, "being created; retry");
+    refused(described(r#", "TableStatus": "DELETING""#).await, StoreErrorKind::NotApplied, "being deleted; retry");
     described(r#", "TableStatus": "UPDATING""#).await.unwrap();
 }
 
@@ -177,10 +178,14 @@ async fn a_role_that_may_not_read_the_ttl_opens_the_table_with_a_warning() {
         other => table(other, ""),
     });
     let server = server.await;
-    let backend = DynamoBackend::builder(&client(&server.address), "records").open().await.unwrap();
-    let report = backend.capabilities().health.unwrap().check().await.unwrap();
-    let (severity, text) = finding(&report, "ttl");
-    assert!(severity == Severity::Warn && text.contains("not checked") && text.contains("dynamodb:DescribeTimeToLive"));
+    for creates in [false, true] {
+        let builder = DynamoBackend::builder(&client(&server.address), "records");
+        let backend = builder.create(creates).open().await.unwrap();
+        let report = backend.capabilities().health.unwrap().check().await.unwrap();
+        let (severity, text) = finding(&report, "ttl");
+        assert_eq!(severity, Severity::Warn, "{text}");
+        assert!(text.contains("not checked") && text.contains("dynamodb:DescribeTimeToLive"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Kafka.
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
@@ -64,7 +64,7 @@ pub(super) async fn source(url: &str, copies: bool) -> KafkaSource {
     }
 }
 
-/// A dead letter as it must not be.
+/// Sends a dead letter without headers, which is a flaw.
 pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
     let producer = publisher(url)?;
     let letter = FutureRecord::<[u8], [u8]>::to(DEAD).payload(&delivery.body);
@@ -126,11 +126,13 @@ impl Judge {
         list.add_partition_offset(DEAD, 0, Offset::Beginning)?;
         self.client.assign(&list)?;
         let mut letters = Vec::new();
+        let end = Instant::now() + PATIENCE * 4;
         loop {
             match self.client.poll(PATIENCE).context("the broker does not deliver its dead letters")? {
                 Ok(message) => letters.push(read(&message)?),
                 Err(KafkaError::PartitionEOF(_)) => return Ok(letters),
                 Err(error @ KafkaError::MessageConsumptionFatal(_)) => bail!(error),
+                Err(error) if Instant::now() > end => bail!("reading the dead letters for {:?}: {error}", PATIENCE * 4),
                 // A connection that was cut, which the client restores.
                 Err(error) => eprintln!("reading the dead letters: {error}"),
             }
@@ -138,7 +140,7 @@ impl Judge {
     }
 }
 
-/// Name by name, one of them twice.
+/// Returns the headers of a copy, one of them twice.
 fn headers(copy: &Copy) -> OwnedHeaders {
     let all = [
         (ID, Some(copy.id.as_bytes())),

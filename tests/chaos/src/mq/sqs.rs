@@ -67,7 +67,7 @@ pub(super) async fn source(url: &str) -> anyhow::Result<SqsSource> {
     }
 }
 
-/// A dead letter as it must not be.
+/// Sends a dead letter without headers, which is a flaw.
 pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
     let client = client(url)?;
     let dead = queue_url(&client, DEAD).await?;

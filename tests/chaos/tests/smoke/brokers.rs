@@ -23,6 +23,21 @@ fn no_message_of_kafka_is_lost_whatever_is_killed_stopped_and_cut() {
     }
 }
 
+/// `cargo xtask test kafka` runs this test.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_message_of_kafka_that_is_acknowledged_before_its_run_is_found() {
+    violated(&["kafka", "--seconds", "29", "--seed", "5", "--weakness", "ack-before-run"]);
+}
+
+/// `cargo xtask test sqs` runs this test.
+#[cfg(feature = "sqs")]
+#[test]
+fn a_dead_letter_of_sqs_without_its_headers_is_found() {
+    let found = violated(&["sqs", "--seconds", "20", "--seed", "1", "--weakness", "bare-dead-letter"]);
+    assert!(found.contains("D1"), "{found:?}");
+}
+
 /// `cargo xtask test sqs` runs this test.
 #[cfg(feature = "sqs")]
 #[test]
