@@ -1,7 +1,7 @@
 //! Stored items: the TTL, the size, items of other programs, and duplicates of several processes.
 use idempotent_core::{
     Call, Cas, CasBackend, DefaultReply, Executor, FencingToken, Handler, Identity, Json, Outcome, OwnerToken, Record,
-    Rejection, Scene, State, Store, StoreErrorKind, Timestamp,
+    Rejection, Scene, State, StoreErrorKind, Timestamp,
 };
 use idempotent_dynamodb::aws_sdk_dynamodb::primitives::Blob;
 use idempotent_dynamodb::aws_sdk_dynamodb::types::AttributeValue;
