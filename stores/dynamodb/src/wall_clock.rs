@@ -19,7 +19,7 @@ impl WallClock {
         Self { timers: SystemClock::new(), latest: AtomicU64::new(0) }
     }
 
-    /// Returns the time by which the system's clock is behind the latest time that this clock has returned.
+    /// Returns the time by which the latest returned time exceeds that of the system's clock.
     pub(crate) fn set_back_by(&self) -> Duration {
         self.ahead_of(now())
     }
