@@ -97,7 +97,8 @@ fn chain(error: &dyn Error) -> String {
 fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
     // The client has no type for these.
     let lower = text.to_ascii_lowercase();
-    let is_of_the_client = ["no credentials", "credentials provider", "loading credentials", "missing region"];
+    let is_of_the_client =
+        ["no credentials", "credentials provider", "loading credentials", "no identity resolver", "missing region"];
     let remedy = if is_of_the_client.iter().any(|part| lower.contains(part)) {
         CLIENT
     } else if lower.contains("(connect)") || lower.contains("connect timeout") {
@@ -195,6 +196,7 @@ mod tests {
         assert!(is_unsent("dispatch failure: io error: client error (Connect)"));
         assert!(is_unsent("dispatch failure: timeout: HTTP connect timeout occurred after 3.1s"));
         assert!(is_unsent("dispatch failure: other: no credentials"));
+        assert!(is_unsent("dispatch failure: other: failed to select an auth scheme: there was no identity resolver"));
         assert!(is_unsent("dispatch failure: other: Invalid Configuration: Missing Region"));
         assert!(!is_unsent("dispatch failure: io error: connection closed before message completed"));
         assert!(!is_unsent("dispatch failure: timeout: HTTP read timeout occurred after 3.1s"));
