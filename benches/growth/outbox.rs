@@ -8,6 +8,7 @@ use idempotent::outbox::{Outbox, Relay};
 use idempotent_harness::servers::PostgresServer;
 use sqlx::Postgres;
 use sqlx::postgres::{PgPool, PgPoolOptions};
+use tokio::sync::watch;
 
 use crate::report::Report;
 use crate::sizes::{FLAT, at_size, compare, grouped};
@@ -17,11 +18,12 @@ const CASE: &str = "relay";
 
 /// A publisher that confirms each message at once, so that only the relay and its statements are measured.
 #[derive(Debug)]
-struct Confirming;
+struct Confirming(watch::Sender<u64>);
 
 #[async_trait]
 impl Publish for Confirming {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
+        self.0.send_modify(|confirmed| *confirmed += messages.len() as u64);
         messages.iter().map(|_| Ok(Published::default())).collect()
     }
 }
@@ -70,13 +72,11 @@ async fn write(pool: &PgPool, outbox: &Outbox<Postgres>, name: &str, messages: u
 
 /// Runs the relay like a user until at least `messages` messages are sent. Returns the time and the number of sent messages.
 async fn send(outbox: &Outbox<Postgres>, messages: u64) -> (Duration, u64) {
-    let relay = Relay::new(outbox, Arc::new(Confirming));
+    let (publisher, mut confirmed) = watch::channel(0);
+    let relay = Relay::new(outbox, Arc::new(Confirming(publisher)));
     let began = Instant::now();
-    let enough = async {
-        while relay.counts().sent < messages {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
+    // The relay records the last batch before it ends.
+    let enough = async { drop(confirmed.wait_for(|confirmed| *confirmed >= messages).await) };
     let counts = relay.run(enough).await;
     assert_eq!(counts.failed, 0);
     (began.elapsed(), relay.counts().sent)
