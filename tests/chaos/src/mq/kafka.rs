@@ -16,6 +16,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::broker::{Broker, Letter, QUEUE};
+use super::connecting::connected;
 use super::copy::Copy;
 use crate::server::Server;
 
@@ -53,15 +54,12 @@ const SESSION: Duration = Duration::from_secs(6);
 
 /// Joins the group once the broker can be reached. With `copies`, a message is retried by a copy in another topic.
 pub(super) async fn source(url: &str, copies: bool) -> KafkaSource {
-    loop {
+    connected(|| {
         let source = KafkaSource::builder(url, QUEUE, GROUP).declare(PARTITIONS).session_timeout(SESSION);
         let source = if copies { source.retry_topic(RETRIES) } else { source };
-        match source.connect().await {
-            Ok(source) => return source,
-            Err(error) => eprintln!("no topic: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        source.connect()
+    })
+    .await
 }
 
 /// Sends a dead letter without headers, which is a flaw.

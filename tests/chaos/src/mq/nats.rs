@@ -14,6 +14,7 @@ use idempotent_harness::servers::NatsServer;
 use tokio::runtime::Handle;
 
 use super::broker::{Broker, Letter, QUEUE};
+use super::connecting::connected;
 use super::copy::Copy;
 use crate::server::Server;
 
@@ -39,14 +40,11 @@ const ACK_WAIT: Duration = Duration::from_secs(2);
 
 /// Connects to the stream once the server can be reached.
 pub(crate) async fn source(url: &str) -> JetStreamSource {
-    loop {
+    connected(|| {
         let source = JetStreamSource::builder(url, QUEUE, CONSUMER).declare([format!("{QUEUE}.>")]).ack_wait(ACK_WAIT);
-        match source.connect().await {
-            Ok(source) => return source,
-            Err(error) => eprintln!("no stream: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        source.connect()
+    })
+    .await
 }
 
 /// A dead letter as it must not be.

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};
+use super::connecting::connected;
 use super::copy::Copy;
 use crate::server::Server;
 
@@ -41,14 +42,11 @@ const VISIBILITY: Duration = Duration::from_secs(2);
 
 /// Connects to the queue once the server can be reached.
 pub(crate) async fn source(url: &str) -> PgmqSource {
-    loop {
-        let source = PgmqSource::builder(url, QUEUE).declare().visibility_timeout(VISIBILITY).connect().await;
-        match source {
-            Ok(source) => return source,
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    connected(|| {
+        let source = PgmqSource::builder(url, QUEUE).declare().visibility_timeout(VISIBILITY);
+        source.connect()
+    })
+    .await
 }
 
 /// A dead letter as it must not be.

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};
+use super::connecting::connected;
 use super::copy::Copy;
 use crate::server::Server;
 
@@ -57,14 +58,11 @@ const HIDDEN: i32 = 3_600;
 /// Connects to the queue once the server can be reached.
 pub(super) async fn source(url: &str) -> anyhow::Result<SqsSource> {
     let client = client(url)?;
-    loop {
+    let source = connected(|| {
         let source = SqsSource::builder(client.clone(), QUEUE).declare();
-        match source.visibility_timeout(VISIBILITY).long_poll(LONG_POLL).connect().await {
-            Ok(source) => return Ok(source),
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        source.visibility_timeout(VISIBILITY).long_poll(LONG_POLL).connect()
+    });
+    Ok(source.await)
 }
 
 /// Sends a dead letter without headers, which is a flaw.

@@ -12,6 +12,7 @@ use redis::{AsyncConnectionConfig, Client};
 use tokio::sync::Mutex;
 
 use super::broker::{Broker, Letter, QUEUE};
+use super::connecting::connected;
 use super::copy::Copy;
 use crate::server::Server;
 
@@ -34,15 +35,12 @@ const MIN_IDLE: Duration = Duration::from_secs(2);
 
 /// Connects to the stream once the server can be reached.
 pub(crate) async fn source(url: &str) -> StreamsSource {
-    loop {
+    connected(|| {
         let source =
             StreamsSource::builder(url, QUEUE, GROUP).declare(StartPosition::Beginning).min_idle(MIN_IDLE).id_field(ID);
-        match source.connect().await {
-            Ok(source) => return source,
-            Err(error) => eprintln!("no stream: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        source.connect()
+    })
+    .await
 }
 
 /// A dead letter as it must not be.
