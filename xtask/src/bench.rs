@@ -160,7 +160,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL, DELIVERY, OPERATE, PEERS] {
+        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, NATS, PGMQ, SQL, DELIVERY, OPERATE, GROWTH, PEERS] {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
             let anew = page::with_table(&page, name, &figures).unwrap();
