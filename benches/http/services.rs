@@ -76,7 +76,7 @@ impl Services {
             let client = redis::Client::open(server.url()).unwrap();
             (Executor::new(store), client.get_multiplexed_async_connection_with_config(&config).await.unwrap())
         });
-        let short = Policy::of(&Scene::Rest).retain(Duration::from_millis(500));
+        let short = Policy::of(&Scene::Rest).lease(Duration::from_millis(400)).retain(Duration::from_millis(500));
         let steady = Executor::builder(MemoryStore::new()).policy(Scene::Rest, short).build().unwrap();
         let users: Vec<_> = (0..USERS).map(|_| Id::default()).collect();
         let mut names = NamedTempFile::new().unwrap();
