@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod bare;
 mod calls;
+mod cluster;
 mod cpu;
 mod duplicates;
 mod fresh;
@@ -61,5 +62,6 @@ fn main() {
         renewals::all(&report, &server).await;
         duplicates::all(&report, &server).await;
         fresh::all(&report, &server).await;
+        cluster::all(&report, &server).await;
     });
 }
