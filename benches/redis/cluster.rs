@@ -24,7 +24,9 @@ pub async fn all(report: &Report, server: &RedisServer) {
     for tasks in CONCURRENCIES {
         let empty = |round: u64| {
             if round.is_multiple_of(4) {
-                [server, cluster.node(0)].map(|node| node.command(&["FLUSHALL", "SYNC"]));
+                for node in [server, cluster.node(0)] {
+                    node.command(&["FLUSHALL", "SYNC"]);
+                }
             }
         };
         let rounds = Rounds::take(report, server, tasks, &modes, empty).await;
