@@ -1,5 +1,5 @@
-//! The adapters and stores whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq`, `test kafka`,
-//! `test sqs` and `test dynamodb` cover them.
+//! The adapters and stores whose clients take minutes to build. `test` and `check` leave them out; `test clients` and `test rocketmq`
+//! cover them.
 use std::error::Error;
 use std::path::Path;
 

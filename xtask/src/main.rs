@@ -34,7 +34,7 @@ While you work
                     samples, crates of the first build, packages, licenses
     deploy          only the deployment samples: their references, ports, secrets, and grace periods
     packages        only the packages: their manifests, their contents, and `rust-version` against all dependencies
-    budget          holds the processor time of `check`, `test` and `test extras` against their limits
+    budget          holds the processor time of the parts of CI against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
   pictures [NAME]   records the pictures of consume, console or shop, or all, in guides/pictures
@@ -43,10 +43,9 @@ While you work
 Also run by CI
   test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
-  test kafka        lints, docs and tests of the Kafka adapter, whose client takes minutes to build; not in CI yet
-  test sqs          lints, docs and tests of the SQS adapter, whose client takes minutes to build; not in CI yet
-  test dynamodb     lints, docs and tests of the DynamoDB store, whose client takes minutes to build; not in CI yet
-  test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client takes minutes to build; not in CI yet
+  test clients      lints, docs and tests of the Kafka and SQS adapters and of the DynamoDB store, whose clients take
+                    minutes to build; `test kafka`, `test sqs` and `test dynamodb` run one of them
+  test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client and broker take minutes to build; not in CI
   setup --flavours | --browser | --brokers
                     installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ, SQS and
                     DynamoDB
@@ -119,6 +118,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         ["test", "extras"] => test::extras(),
+        ["test", "clients"] => test::clients(),
         ["test", "dynamodb"] => test::dynamodb(),
         ["test", "kafka"] => test::kafka(),
         ["test", "rocketmq"] => test::rocketmq(),

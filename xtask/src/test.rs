@@ -1,11 +1,13 @@
 //! The command `cargo xtask test`: builds all targets, runs a part of the tests, and counts the results.
 mod binary;
 mod build;
+mod clients;
 mod extras;
 mod lanes;
 mod pace;
 mod part;
 mod scratch;
+mod selected;
 mod slow;
 mod tally;
 
@@ -13,7 +15,8 @@ use std::time::Instant;
 
 use self::binary::libraries;
 use self::build::Built;
-pub(crate) use self::extras::{dynamodb, extras, kafka, rocketmq, sqs};
+pub(crate) use self::clients::{clients, dynamodb, kafka, rocketmq, sqs};
+pub(crate) use self::extras::extras;
 use self::lanes::{Job, LANES};
 use self::part::{Part, left_out};
 use self::scratch::Scratch;
@@ -52,7 +55,7 @@ impl Options {
                 other => {
                     let known = crate::unknown(
                         other,
-                        &["extras", "dynamodb", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
+                        &["extras", "clients", "dynamodb", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
                     );
                     return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
                 }
