@@ -55,7 +55,17 @@ impl Options {
                 other => {
                     let known = crate::unknown(
                         other,
-                        &["extras", "clients", "dynamodb", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
+                        &[
+                            "extras",
+                            "clients",
+                            "dynamodb",
+                            "kafka",
+                            "rocketmq",
+                            "sqs",
+                            "--quick",
+                            "--timings",
+                            "--list",
+                        ],
                     );
                     return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
                 }

@@ -54,12 +54,22 @@ const ON_ROCKETMQ: [SelectedTests; 4] = [
         target: "suite",
         arguments: &["dead::rocketmq::", "dead::arguments::"],
     },
-    SelectedTests { what: "the URL of RocketMQ", package: "idempotent-cli", target: "idempotent", arguments: &["queue::"] },
+    SelectedTests {
+        what: "the URL of RocketMQ",
+        package: "idempotent-cli",
+        target: "idempotent",
+        arguments: &["queue::"],
+    },
     SelectedTests { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
 const ON_KAFKA: [SelectedTests; 3] = [
-    SelectedTests { what: "the examples on Kafka", package: "idempotent-tests", target: "examples", arguments: &["kafka::"] },
+    SelectedTests {
+        what: "the examples on Kafka",
+        package: "idempotent-tests",
+        target: "examples",
+        arguments: &["kafka::"],
+    },
     SelectedTests {
         what: "the command line on Kafka",
         package: "idempotent-cli",
@@ -70,8 +80,18 @@ const ON_KAFKA: [SelectedTests; 3] = [
 ];
 
 const ON_SQS: [SelectedTests; 3] = [
-    SelectedTests { what: "the examples on SQS", package: "idempotent-tests", target: "examples", arguments: &["sqs::"] },
-    SelectedTests { what: "the command line on SQS", package: "idempotent-cli", target: "suite", arguments: &["dead::sqs::"] },
+    SelectedTests {
+        what: "the examples on SQS",
+        package: "idempotent-tests",
+        target: "examples",
+        arguments: &["sqs::"],
+    },
+    SelectedTests {
+        what: "the command line on SQS",
+        package: "idempotent-cli",
+        target: "suite",
+        arguments: &["dead::sqs::"],
+    },
     SelectedTests { what: "chaos on SQS", package: "idempotent-chaos", target: "smoke", arguments: &["sqs"] },
 ];
 
@@ -186,12 +206,7 @@ fn timed(what: &str, command: &mut Command, tally: &mut Tally) -> Result<(), Box
 }
 
 /// Builds and runs the tests.
-fn run_tests(
-    name: &str,
-    suites: &[&Suite],
-    arguments: &[String],
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+fn run_tests(name: &str, suites: &[&Suite], arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let (start, scratch) = (Instant::now(), Scratch::new());
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let built = counted(build::of(&arguments)?, tally);
@@ -207,7 +222,9 @@ fn run_tests(
     }
     if suites.iter().any(|suite| suite.heavy.feature == ROCKETMQ.heavy.feature) {
         let bin = brokers::bin()?;
-        jobs.iter_mut().for_each(|job| drop(job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin)));
+        for job in &mut jobs {
+            job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
+        }
     }
     run(jobs, &scratch, tally);
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
