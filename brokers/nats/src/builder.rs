@@ -9,6 +9,7 @@ use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
 use crate::declare::{create_consumer, create_dead_letters, create_stream, existing_consumer, existing_stream};
+use crate::delayed::{check_stream, delayed_subjects, receives_delayed, undelayed_subjects};
 use crate::error::fatal;
 use crate::pulls::Pulls;
 use crate::retry_marks::RetryMarks;
@@ -26,6 +27,7 @@ pub struct JetStreamSourceBuilder {
     filter: Vec<String>,
     ack_wait: Option<Duration>,
     replicas: usize,
+    delays: bool,
     dead: Option<String>,
 }
 
@@ -45,6 +47,7 @@ impl JetStreamSourceBuilder {
             filter: Vec::new(),
             ack_wait: None,
             replicas: 1,
+            delays: false,
             dead: None,
         }
     }
@@ -69,6 +72,20 @@ impl JetStreamSourceBuilder {
         self
     }
 
+    /// Lets publishers delay messages in the stream ([`deliver_at`](idempotent_mq::OutboundMessage::deliver_at)). Requires NATS 2.12 or
+    /// later.
+    ///
+    /// A stream that [`declare`](Self::declare) creates gets the additional subject `idempotent.delayed.STREAM.*`, under which the server keeps
+    /// delayed messages. A consumer that `declare` creates has a [`filter`](Self::filter), because it would otherwise receive delayed
+    /// messages before their time. An existing stream or consumer without these settings is refused.
+    ///
+    /// # Default
+    /// The stream refuses delayed messages
+    pub fn delays(mut self) -> Self {
+        self.delays = true;
+        self
+    }
+
     /// Sets the first message of a consumer that [`declare`](Self::declare) creates.
     ///
     /// # Default
@@ -81,7 +98,7 @@ impl JetStreamSourceBuilder {
     /// Sets the subjects of a consumer that [`declare`](Self::declare) creates, such as `orders.*.paid`.
     ///
     /// # Default
-    /// All subjects of the stream
+    /// All subjects of the stream, without those of messages that are being delayed
     pub fn filter<S: Into<String>>(mut self, subjects: impl IntoIterator<Item = S>) -> Self {
         self.filter = subjects.into_iter().map(Into::into).collect();
         self
@@ -126,6 +143,9 @@ impl JetStreamSourceBuilder {
             Some(subjects) => create_stream(&connection, self.stream_config(subjects)).await?,
             None => existing_stream(&connection, &self.stream).await?,
         };
+        if self.delays {
+            check_stream(&stream.cached_info().config).map_err(|rule| fatal("checking the stream", &rule))?;
+        }
         let consumer = self.consumer(&stream).await?;
         let dead_subject = match &self.subjects {
             Some(_) => create_dead_letters(&connection, &dead, self.replicas).await?,
@@ -157,10 +177,14 @@ impl JetStreamSourceBuilder {
     }
 
     fn stream_config(&self, subjects: &[String]) -> stream::Config {
+        let delayed = self.delays.then(|| delayed_subjects(&self.stream));
         stream::Config {
             name: self.stream.to_string(),
-            subjects: subjects.to_vec(),
+            subjects: subjects.iter().cloned().chain(delayed).collect(),
             num_replicas: self.replicas,
+            allow_message_schedules: self.delays,
+            // A delayed message that is sent again replaces the first one by a rollup of its subject.
+            allow_rollup: self.delays,
             ..stream::Config::default()
         }
     }
@@ -168,7 +192,7 @@ impl JetStreamSourceBuilder {
     /// Creates or opens the consumer.
     async fn consumer(&self, stream: &Stream) -> Result<PullConsumer, SourceError> {
         let found = match self.subjects {
-            Some(_) => create_consumer(stream, &self.consumer, self.consumer_config()).await?,
+            Some(_) => create_consumer(stream, &self.consumer, self.consumer_config(stream)).await?,
             None => existing_consumer(stream, &self.consumer).await?,
         };
         let config = &found.cached_info().config;
@@ -187,6 +211,13 @@ impl JetStreamSourceBuilder {
         if !config.backoff.is_empty() {
             return Err(fatal(doing, "it has a `backoff`, which replaces the delays of retries; create it without"));
         }
+        if receives_delayed(&stream.cached_info().config, config) {
+            let subjects = delayed_subjects(&self.stream);
+            let text = format!(
+                "it receives delayed messages before their time; filter it by `nats consumer edit`, without `{subjects}`"
+            );
+            return Err(fatal(doing, &text));
+        }
         if let Some(wanted) = self.ack_wait.filter(|wanted| *wanted != config.ack_wait) {
             let text = format!(
                 "its `ack_wait` is {:?} and not {wanted:?}; change it by `nats consumer edit`, or leave `ack_wait` out",
@@ -197,7 +228,7 @@ impl JetStreamSourceBuilder {
         Ok(found)
     }
 
-    fn consumer_config(&self) -> pull::Config {
+    fn consumer_config(&self, stream: &Stream) -> pull::Config {
         pull::Config {
             durable_name: Some(self.consumer.to_string()),
             ack_policy: AckPolicy::Explicit,
@@ -209,7 +240,10 @@ impl JetStreamSourceBuilder {
                 StartPosition::Beginning => DeliverPolicy::All,
                 StartPosition::New => DeliverPolicy::New,
             },
-            filter_subjects: self.filter.clone(),
+            filter_subjects: match self.filter.is_empty() {
+                true => undelayed_subjects(&stream.cached_info().config),
+                false => self.filter.clone(),
+            },
             ..pull::Config::default()
         }
     }

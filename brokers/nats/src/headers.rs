@@ -13,6 +13,14 @@ pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 /// The prefix of headers that control the server.
 const CONTROL: &str = "Nats-";
 
+/// The time at which the server delivers a delayed message, and the subject of the message then.
+const SCHEDULE: &str = "Nats-Schedule";
+const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
+/// The headers that the server adds to a message that was delayed, and the value of the second one if the message comes only once.
+const SCHEDULER: &str = "Nats-Scheduler";
+const SCHEDULE_NEXT: &str = "Nats-Schedule-Next";
+const NO_NEXT: &str = "purge";
+
 /// The prefix of the adapter's own headers.
 const OWN: &str = "Idempotent-";
 const ID: &str = "Idempotent-Id";
@@ -43,6 +51,14 @@ impl HeaderWriter {
     /// Sets the id by which the server recognizes a message that is sent again.
     pub(crate) fn message_id(&mut self, id: &str) {
         self.set(MESSAGE_ID, id);
+    }
+
+    /// Sets the headers of a message that the server stores under this subject at a time. The server removes the header of the id then, so another
+    /// header contains the id, too.
+    pub(crate) fn schedule(&mut self, id: &str, subject: &str, schedule: &str) {
+        self.set(ID, id);
+        self.set(SCHEDULE, schedule);
+        self.set(SCHEDULE_TARGET, subject);
     }
 
     pub(crate) fn business_key(&mut self, key: Option<&str>) {
@@ -124,11 +140,15 @@ pub(crate) fn delivery(
     delivery
 }
 
-/// Returns the headers without the adapter's own, sorted by name.
+/// Returns the headers without the adapter's own and those of a delay, sorted by name.
 fn decode(map: &HeaderMap) -> Headers {
     let mut all: Vec<(String, Vec<u8>)> = Vec::with_capacity(map.len());
+    let was_delayed = map.get(SCHEDULE_NEXT).is_some_and(|next| next.as_str() == NO_NEXT);
     for (name, values) in map.iter() {
         let name: &str = name.as_ref();
+        if was_delayed && [SCHEDULER, SCHEDULE_NEXT].contains(&name) {
+            continue;
+        }
         for value in values {
             if name == ENCODED {
                 all.extend(decoded(value.as_str()));
@@ -210,6 +230,23 @@ mod tests {
         let delivery = delivery("orders", 7, Some(&writer.0), Vec::new(), || "S/7".into());
         assert_eq!(sorted(&delivery.headers), sorted(&sent()));
         assert_eq!((delivery.id.as_deref(), delivery.deaths), (Some("S/7"), 0));
+    }
+
+    #[test]
+    fn the_headers_of_a_delay_are_hidden_and_those_of_a_repeated_message_are_not() {
+        let mut writer = HeaderWriter::default();
+        writer.message_id("m-1");
+        writer.schedule("m-1", "orders.new", "@at 2027-01-01T00:00:00Z");
+        let names = ["Nats-Msg-Id", "Idempotent-Id", "Nats-Schedule", "Nats-Schedule-Target"];
+        assert!(writer.0.len() == 4 && names.iter().all(|name| writer.0.get(*name).is_some()), "{:?}", writer.0);
+        for (next, left) in [("purge", 1), ("2027-01-02T00:00:00Z", 3)] {
+            let mut received = HeaderMap::new();
+            for (name, value) in [(ID, "m-1"), ("Nats-Scheduler", "x"), ("Nats-Schedule-Next", next), ("trace", "00")] {
+                received.insert(name, value);
+            }
+            let delivery = delivery("orders.new", 7, Some(&received), Vec::new(), || "S/7".into());
+            assert_eq!((delivery.id.as_deref(), delivery.headers.len()), (Some("m-1"), left), "{next}");
+        }
     }
 
     #[test]

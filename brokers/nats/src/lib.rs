@@ -48,6 +48,7 @@ mod builder;
 mod connection;
 mod dead_letters;
 mod declare;
+mod delayed;
 mod error;
 mod headers;
 mod kv_backend;

@@ -7,6 +7,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
 use async_trait::async_trait;
 use bytes::Bytes;
+use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
     OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceErrorKind, publish_each,
 };
@@ -14,6 +15,7 @@ use tokio::sync::OnceCell;
 
 use crate::NatsOptions;
 use crate::connection::Connection;
+use crate::delayed::DelayStreams;
 use crate::headers::HeaderWriter;
 
 /// A publisher that adds messages to streams and returns their positions. The topic of a message is a subject.
@@ -25,31 +27,36 @@ use crate::headers::HeaderWriter;
 /// | `id` | the header `Nats-Msg-Id`: within its duplicate window (2 min by default), a stream drops a message that is sent again |
 /// | `business_key` | the header `Idempotent-Key` |
 /// | headers | headers. The adapter encodes names and values that NATS cannot transmit, and names that begin with `Nats-`, because these control the server |
+/// | `deliver_at` | a schedule of the server, by the clock of the server that leads the stream. The server counts seconds, so a message is about a second late, and never early |
 /// | `aggregate` | not stored: messages of one aggregate are sent one after another, and a stream keeps their order |
 ///
-/// The [position](Published::position) is the subject with the sequence number in the stream.
+/// The [position](Published::position) is the subject with the sequence number in the stream. The position of a delayed message is
+/// unknown.
+///
+/// # Delays
+/// Delayed messages need NATS 2.12 or later, and a stream with [`delays`](crate::JetStreamSourceBuilder::delays). The first delayed message
+/// to a subject checks its stream, so the user must be allowed to publish to `$JS.API.>`. A message that is sent again before its time replaces the first
+/// one. A delayed message cannot be cancelled.
 ///
 /// # Results
 /// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the stream did not confirm within 5 s.
 /// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached, or the stream has no leader or no resources.
-/// - [`Refused`](PublishErrorKind::Refused): no stream contains the subject, the message is larger than the server permits, or
-///   the stream rejects it, for example because it is full.
+/// - [`Refused`](PublishErrorKind::Refused): no stream contains the subject, the message is larger than the server permits, the
+///   stream rejects it, for example because it is full, or the stream cannot delay it.
 #[must_use]
 pub struct JetStreamPublisher {
     server: NatsOptions,
     connection: OnceCell<Connection>,
+    delay_streams: DelayStreams,
 }
 
 impl JetStreamPublisher {
     /// Creates a publisher, which connects at its first message.
     pub fn new(server: impl Into<NatsOptions>) -> Self {
-        Self { server: server.into(), connection: OnceCell::new() }
+        Self { server: server.into(), connection: OnceCell::new(), delay_streams: DelayStreams::default() }
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
-        if message.deliver_at.is_some() {
-            return Err(PublishError::cannot_delay());
-        }
         let connection = self.connection.get_or_try_init(|| Connection::open(&self.server)).await.map_err(|error| {
             let kind = match error.kind() {
                 SourceErrorKind::Fatal => PublishErrorKind::Refused,
@@ -67,9 +74,29 @@ impl JetStreamPublisher {
         headers.append(&message.headers);
         headers.business_key(message.business_key.as_deref());
         headers.message_id(&message.id);
+        if let Some(at) = message.deliver_at {
+            return self.send_delayed(connection, message, headers, at).await;
+        }
         let publish = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&message.body));
         let confirmed = confirmed(&connection.jetstream, &message.topic, publish).await?;
         Ok(Published::at(Position::of(&*message.topic).offset(confirmed.sequence)))
+    }
+
+    /// Sends a message that the server stores under its subject at this time.
+    async fn send_delayed(
+        &self,
+        connection: &Connection,
+        message: &OutboundMessage,
+        mut headers: HeaderWriter,
+        at: Timestamp,
+    ) -> Result<Published, PublishError> {
+        let stream = self.delay_streams.of(connection, &message.topic).await?;
+        headers.schedule(&message.id, &message.topic, &stream.schedule(at, SystemClock::new().wall())?);
+        let publish = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&message.body));
+        // Another stream may not delay the message.
+        let publish = publish.expected_stream(&*stream.name);
+        confirmed(&connection.jetstream, &stream.subject(message), publish).await?;
+        Ok(Published::somewhere())
     }
 }
 
@@ -77,6 +104,10 @@ impl JetStreamPublisher {
 impl Publish for JetStreamPublisher {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         publish_each(messages, |message| self.send(message)).await
+    }
+
+    fn delays(&self) -> bool {
+        true
     }
 }
 

@@ -1,8 +1,10 @@
 //! Tests of the source and the publisher on a real NATS server.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 mod conformance;
+mod delayed;
 mod kv;
 mod outages;
+mod outbox;
 mod publisher;
 mod redrive;
 mod setup;

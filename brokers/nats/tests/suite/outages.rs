@@ -8,7 +8,7 @@ use idempotent_mq::{KeyFrom, Message, MessageHandler, Messages, Settlement, Sour
 use crate::world::{World, ms, one, receive, retry, settle, until};
 
 /// Returns a handler that counts its runs, one for each message.
-fn counting() -> (MessageHandler, Arc<AtomicU32>) {
+pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
     let runs = Arc::<AtomicU32>::default();
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {

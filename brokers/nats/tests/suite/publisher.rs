@@ -5,7 +5,7 @@ use idempotent_nats::JetStreamPublisher;
 
 use crate::world::{World, one};
 
-async fn publish(publisher: &JetStreamPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
+pub(crate) async fn publish(publisher: &JetStreamPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
     publisher.publish(&[message]).await.pop().unwrap()
 }
 
@@ -63,7 +63,7 @@ async fn each_refusal_names_its_reason() {
     let mut cases = vec![
         (OutboundMessage::new("payments", "m", ""), "create a stream with this subject"),
         (OutboundMessage::new("orders.new", "m", vec![0; 2_000]), "raise `max_payload`"),
-        (message("m").deliver_at(idempotent_core::Timestamp(1)), "cannot delay"),
+        (message("m").deliver_at(idempotent_core::Timestamp(1)), "the stream `ORDERS`: it cannot delay messages"),
     ];
     let full = async_nats::jetstream::stream::Config {
         name: "FULL".into(),

@@ -6,7 +6,8 @@ use async_nats::jetstream::{self, Context};
 use idempotent_core::{Executor, MemoryStore, Timestamp};
 use idempotent_harness::servers::NatsServer;
 use idempotent_mq::{
-    Consumer, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Settle, Settlement, Source, SourceError,
+    Consumer, ConsumerBuilder, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Settle, Settlement, Source,
+    SourceError,
 };
 use idempotent_nats::{JetStreamSource, JetStreamSourceBuilder, JetStreamTag};
 use tokio::sync::oneshot;
@@ -70,15 +71,18 @@ impl World {
         (info.num_pending + held, info.num_pending)
     }
 
-    pub(crate) fn run(&self, source: JetStreamSource, handling: MessageHandler) -> Running {
+    pub(crate) fn consumer(&self, source: JetStreamSource) -> ConsumerBuilder<JetStreamSource> {
         let builder = Consumer::builder(source, "billing", &self.executor).prefetch(8).concurrency(4);
-        let builder = builder.schedule(idempotent_mq::Schedule::exponential(ms(50), ms(200)));
-        Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
+        builder.schedule(idempotent_mq::Schedule::exponential(ms(50), ms(200))).grace(Duration::from_secs(5))
+    }
+
+    pub(crate) fn run(&self, source: JetStreamSource, handling: MessageHandler) -> Running {
+        Running::new(self.consumer(source).build(handling).unwrap())
     }
 }
 
 impl Running {
-    fn new(consumer: Consumer<JetStreamSource>) -> Self {
+    pub(crate) fn new(consumer: Consumer<JetStreamSource>) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
         Self { stop: Some(stop), task }
