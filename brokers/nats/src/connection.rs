@@ -28,8 +28,9 @@ impl Connection {
             fatal("parsing the URL", "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS").with_cause(error)
         })?;
         let connect = options.client(&addresses).await.map_err(|error| {
-            fatal("reading the credentials", "pass the path of a file that `nsc generate creds` wrote")
-                .with_cause(error)
+            let remedy =
+                "pass the path of a file that `nsc generate creds` wrote, or of a seed that `nk -gen user` wrote";
+            fatal("reading the credentials", remedy).with_cause(error)
         })?;
         let (lost, losses) = watch::channel(0);
         let connect = connect.event_callback(move |event| {

@@ -5,7 +5,7 @@ use async_nats::jetstream::stream::{self, ConsumerErrorKind, Stream};
 use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
-use crate::error::{fatal, jetstream_failure, transient};
+use crate::error::{fatal, jetstream_failure, unanswered};
 
 /// The position of the first message of a new consumer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,7 +22,7 @@ pub(crate) async fn existing_stream(connection: &Connection, name: &str) -> Resu
     let doing = format!("opening the stream `{name}`");
     connection.jetstream.get_stream(name).await.map_err(|error| match error.kind() {
         GetStreamErrorKind::JetStream(refusal) => jetstream_failure(&doing, &refusal),
-        _ => transient(&doing, error),
+        _ => unanswered(&doing, error),
     })
 }
 
@@ -31,7 +31,7 @@ pub(crate) async fn create_stream(connection: &Connection, config: stream::Confi
     let doing = format!("creating the stream `{}`", config.name);
     connection.jetstream.get_or_create_stream(config).await.map_err(|error| match error.kind() {
         CreateStreamErrorKind::JetStream(refusal) => jetstream_failure(&doing, &refusal),
-        _ => transient(&doing, error),
+        _ => unanswered(&doing, error),
     })
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn create_consumer(
     stream.get_or_create_consumer(name, config).await.map_err(|error| match error.kind() {
         ConsumerErrorKind::JetStream(refusal) => jetstream_failure(&doing, &refusal),
         ConsumerErrorKind::InvalidConsumerType => push_consumer(&doing),
-        _ => transient(&doing, error),
+        _ => unanswered(&doing, error),
     })
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn existing_consumer(stream: &Stream, name: &str) -> Result<Pul
             ConsumerInfoErrorKind::NotFound => {
                 fatal(&doing, "it does not exist; create it by `declare` on the builder, or by `nats consumer add`")
             }
-            _ => transient(&doing, error),
+            _ => unanswered(&doing, error),
         }),
     }
 }

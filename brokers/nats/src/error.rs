@@ -1,7 +1,7 @@
 //! Conversion of client and server errors into errors of a source.
 use std::error::Error;
 
-use async_nats::jetstream::{self, ErrorCode};
+use async_nats::jetstream::{self, ErrorCode, context};
 use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
 use idempotent_mq::{PublishError, PublishErrorKind, SourceError, SourceErrorKind};
 
@@ -15,12 +15,18 @@ pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) 
     SourceError::new(SourceErrorKind::Transient, format!("{doing}: {error}")).with_cause(error)
 }
 
+/// Creates an error for a request to JetStream without an answer.
+pub(crate) fn unanswered(doing: &str, error: impl Error + Send + Sync + 'static) -> SourceError {
+    let text = format!("{doing}: {error}; is JetStream enabled, and may the user publish to `$JS.API.>`?");
+    SourceError::new(SourceErrorKind::Transient, text).with_cause(error)
+}
+
 /// Converts an error of connecting.
 pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
     use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
     let remedy = match error.kind() {
         Authentication | AuthorizationViolation => {
-            "check the user and the password in the URL, or the credentials file"
+            "check the user and the password in the URL, the token, the NKey, or the credentials file"
         }
         ServerParse => "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS",
         _ if is_tls(&error) => {
@@ -35,6 +41,22 @@ pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
 fn is_tls(error: &ConnectError) -> bool {
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     error.kind() == ConnectErrorKind::Tls || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// Returns the refusal of a stream, with which the stream answered a message.
+pub(crate) fn refusal(error: &context::PublishError) -> Option<&jetstream::Error> {
+    error.source()?.downcast_ref()
+}
+
+/// Returns whether a refused message may be stored nevertheless.
+pub(crate) fn is_undecided(refusal: &jetstream::Error) -> bool {
+    match refusal.error_code() {
+        // A copy of the message is on its way to the replicas.
+        ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT => true,
+        // The server is stopping, and the other replicas may have the message. Other failures are limits of the stream.
+        ErrorCode::STREAM_STORE_FAILED => refusal.to_string().contains("closed"),
+        _ => false,
+    }
 }
 
 /// Converts an error of publishing a copy of a message.

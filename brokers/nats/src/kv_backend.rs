@@ -7,7 +7,7 @@ use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, context::PublishError};
+use async_nats::jetstream::{self, ErrorCode, context::PublishError};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,6 +18,7 @@ use serde::Deserialize;
 use crate::NatsOptions;
 use crate::bucket::{create_bucket, open_bucket, unopened};
 use crate::connection::Connection;
+use crate::error::{is_undecided, refusal};
 
 /// A key-value bucket of NATS JetStream as the backend of a store.
 ///
@@ -158,7 +159,7 @@ impl KvBackend {
         };
         match written {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(false),
+            Err(error) if is_overtaken(&error) => Ok(false),
             Err(error) => Err(unwritten(error)),
         }
     }
@@ -207,17 +208,25 @@ fn unread(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because(format!("reading the bucket: {error}")).with_source(error)
 }
 
+/// Returns whether another write came first. The leader of a replicated bucket also refuses a write while another one of the subject is on
+/// its way to the replicas.
+fn is_overtaken(error: &PublishError) -> bool {
+    let is_in_process =
+        |refusal: &jetstream::Error| refusal.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT;
+    error.kind() == PublishErrorKind::WrongLastSequence || refusal(error).is_some_and(is_in_process)
+}
+
 /// Creates the error of a write. Only an answer of the server shows that the write was not applied.
 fn unwritten(error: PublishError) -> StoreError {
-    use std::error::Error;
-    let is_refused = error.source().is_some_and(|source| source.is::<jetstream::Error>());
-    let (kind, remedy) = match error.kind() {
-        PublishErrorKind::StreamNotFound => (StoreErrorKind::Schema, "; was the bucket deleted?"),
-        PublishErrorKind::MaxPayloadExceeded => {
+    let (kind, remedy) = match (error.kind(), refusal(&error)) {
+        (PublishErrorKind::StreamNotFound, _) => {
+            (StoreErrorKind::NotApplied, "; the bucket has no leader at the moment, or was deleted")
+        }
+        (PublishErrorKind::MaxPayloadExceeded, _) => {
             (StoreErrorKind::NotApplied, "; lower `max_result` of the policy, or raise `max_payload` of the server")
         }
-        PublishErrorKind::MaxAckPending => (StoreErrorKind::NotApplied, ""),
-        _ if is_refused => (StoreErrorKind::NotApplied, ""),
+        (PublishErrorKind::MaxAckPending, _) => (StoreErrorKind::NotApplied, ""),
+        (_, Some(refusal)) if !is_undecided(refusal) => (StoreErrorKind::NotApplied, ""),
         _ => (StoreErrorKind::Ambiguous, ""),
     };
     StoreError::new(kind).because(format!("writing to the bucket: {error}{remedy}")).with_source(error)

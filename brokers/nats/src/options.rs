@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 pub struct NatsOptions {
     pub(crate) url: String,
     credentials: Option<PathBuf>,
+    nkey: Option<PathBuf>,
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
 }
@@ -33,7 +34,7 @@ impl NatsOptions {
     /// Creates options with a URL, or several separated by commas: `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS. A user
     /// without a password is a token. Characters such as `@` are percent-encoded.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), credentials: None, ca: None, identity: None }
+        Self { url: url.into(), credentials: None, nkey: None, ca: None, identity: None }
     }
 
     /// Sets the credentials file of a user, as `nsc generate creds` writes it.
@@ -42,6 +43,15 @@ impl NatsOptions {
     /// The user in the URL, or none
     pub fn credentials(mut self, file: impl Into<PathBuf>) -> Self {
         self.credentials = Some(file.into());
+        self
+    }
+
+    /// Sets the file with the seed of a user's NKey, as `nk -gen user` writes it.
+    ///
+    /// # Default
+    /// The user in the URL, or none
+    pub fn nkey(mut self, file: impl Into<PathBuf>) -> Self {
+        self.nkey = Some(file.into());
         self
     }
 
@@ -78,7 +88,7 @@ impl NatsOptions {
     /// Converts the options for the client. The client ignores a user in a URL.
     ///
     /// # Errors
-    /// The credentials file cannot be read.
+    /// A file with credentials or with a seed cannot be read.
     pub(crate) async fn client(&self, addresses: &[ServerAddr]) -> std::io::Result<ConnectOptions> {
         let mut options = ConnectOptions::new()
             .name("idempotent")
@@ -96,6 +106,10 @@ impl NatsOptions {
         if let Some(file) = &self.credentials {
             options = options.credentials_file(file).await?;
         }
+        if let Some(file) = &self.nkey {
+            let seed = seed(&tokio::fs::read_to_string(file).await?).map(str::to_owned);
+            options = options.nkey(seed.ok_or_else(|| std::io::Error::other("the file contains no seed of a user"))?);
+        }
         if let Some(file) = &self.ca {
             options = options.add_root_certificates(file.clone());
         }
@@ -104,6 +118,11 @@ impl NatsOptions {
         }
         Ok(options)
     }
+}
+
+/// Returns the seed of a user in the text of a file, which may also contain the public key.
+fn seed(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).find(|line| line.starts_with("SU"))
 }
 
 impl<S: Into<String>> From<S> for NatsOptions {
@@ -117,6 +136,7 @@ impl fmt::Debug for NatsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NatsOptions")
             .field("credentials", &self.credentials)
+            .field("nkey", &self.nkey)
             .field("ca", &self.ca)
             .finish_non_exhaustive()
     }

@@ -1,10 +1,10 @@
 //! Publishing of messages, e.g. for the relay of an outbox.
 use std::fmt;
 
-use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishErrorKind as Kind;
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishErrorKind as Kind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
+use async_nats::jetstream::{self, Context, ErrorCode};
 use async_trait::async_trait;
 use bytes::Bytes;
 use idempotent_core::{Clock, SystemClock, Timestamp};
@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 use crate::NatsOptions;
 use crate::connection::Connection;
 use crate::delayed::DelayStreams;
+use crate::error::{is_undecided, refusal};
 use crate::headers::HeaderWriter;
 
 /// A publisher that adds messages to streams and returns their positions. The topic of a message is a subject.
@@ -121,21 +122,41 @@ pub(crate) async fn confirmed(
         Ok(confirmation) => confirmation.await,
         Err(error) => Err(error),
     };
-    sent.map_err(|error| {
-        let (kind, remedy) = classify(error.kind(), &error.to_string());
-        PublishError::new(kind, format!("publishing to `{subject}`: {error}{remedy}")).with_cause(error)
-    })
+    let error = match sent {
+        Ok(confirmed) => return Ok(confirmed),
+        Err(error) => error,
+    };
+    let (kind, remedy) = match error.kind() {
+        Kind::StreamNotFound => without_stream(jetstream, subject).await,
+        kind => classify(kind, refusal(&error)),
+    };
+    Err(PublishError::new(kind, format!("publishing to `{subject}`: {error}{remedy}")).with_cause(error))
 }
 
-fn classify(kind: Kind, text: &str) -> (PublishErrorKind, &'static str) {
+/// Interprets that no server takes a message: no stream contains the subject, or its stream has no leader at the moment.
+async fn without_stream(jetstream: &Context, subject: &str) -> (PublishErrorKind, &'static str) {
+    match jetstream.stream_by_subject(subject).await {
+        Ok(_) => (PublishErrorKind::Unsent, "; the stream has no leader at the moment"),
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
+            (PublishErrorKind::Refused, "; create a stream with this subject")
+        }
+        Err(_) => {
+            (PublishErrorKind::Unsent, "; is JetStream enabled, has it a leader, and may the user publish to `$JS.API.>`?")
+        }
+    }
+}
+
+fn classify(kind: Kind, refusal: Option<&jetstream::Error>) -> (PublishErrorKind, &'static str) {
     use PublishErrorKind::{Refused, Unconfirmed, Unsent};
-    match kind {
-        Kind::StreamNotFound => (Refused, "; create a stream with this subject"),
-        Kind::MaxPayloadExceeded => (Refused, "; raise `max_payload` of the server, or send a shorter body"),
-        Kind::TimedOut | Kind::BrokenPipe => (Unconfirmed, ""),
-        Kind::MaxAckPending => (Unsent, ""),
-        // The client reports refusals of the stream by their text only.
-        _ if text.contains("insufficient") || text.contains("temporarily") || text.contains("leader") => (Unsent, ""),
+    match (kind, refusal) {
+        (Kind::MaxPayloadExceeded, _) => (Refused, "; raise `max_payload` of the server, or send a shorter body"),
+        (Kind::TimedOut | Kind::BrokenPipe, _) => (Unconfirmed, ""),
+        (Kind::MaxAckPending, _) => (Unsent, ""),
+        (_, Some(refusal)) if is_undecided(refusal) => (Unconfirmed, ""),
+        // A stream that is full.
+        (_, Some(refusal)) if refusal.error_code() == ErrorCode::STREAM_STORE_FAILED => (Refused, ""),
+        // No leader, no resources, or a server that is starting.
+        (_, Some(refusal)) if refusal.code() == 503 || refusal.to_string().contains("leader") => (Unsent, ""),
         _ => (Refused, ""),
     }
 }
@@ -144,5 +165,30 @@ fn classify(kind: Kind, text: &str) -> (PublishErrorKind, &'static str) {
 impl fmt::Debug for JetStreamPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JetStreamPublisher").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_final_unless_a_retry_may_succeed_or_the_message_may_be_stored() {
+        use PublishErrorKind::{Refused, Unconfirmed, Unsent};
+        for (status, code, description, expected) in [
+            (500, 10158, "duplicate message id is in process", Unconfirmed),
+            (503, 10077, "store is closed", Unconfirmed),
+            (503, 10077, "maximum messages exceeded", Refused),
+            (503, 10023, "insufficient resources", Unsent),
+            (500, 10009, "JetStream cluster not a leader", Unsent),
+            (400, 10054, "message size exceeds maximum allowed", Refused),
+        ] {
+            let text = format!(r#"{{"code": {status}, "err_code": {code}, "description": "{description}"}}"#);
+            let refusal: jetstream::Error = serde_json::from_str(&text).unwrap();
+            assert_eq!(classify(Kind::Other, Some(&refusal)).0, expected, "{text}");
+        }
+        assert_eq!(classify(Kind::TimedOut, None).0, Unconfirmed);
+        assert_eq!(classify(Kind::Other, None).0, Refused);
     }
 }

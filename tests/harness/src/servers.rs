@@ -10,6 +10,7 @@
 //! | a RabbitMQ cluster of three nodes | [`RabbitCluster`] |
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
 //! | NATS with JetStream | [`NatsServer`] |
+//! | a NATS cluster of three nodes | [`NatsCluster`] |
 //! | Kafka's protocol, by tansu | [`KafkaServer`] |
 //! | Amazon SQS, by moto | [`MotoServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
@@ -39,6 +40,7 @@ mod kafka;
 mod mariadb;
 mod moto;
 mod nats;
+mod nats_cluster;
 mod pgbouncer;
 pub(crate) mod port;
 mod postgres;
@@ -59,6 +61,7 @@ pub use self::kafka::{KAFKA, KafkaServer};
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
 pub use self::moto::{MOTO, MotoServer};
 pub use self::nats::{NATS, NatsServer};
+pub use self::nats_cluster::NatsCluster;
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};
 pub use self::prometheus::{PROMETHEUS_BIN, PrometheusServer};

@@ -7,5 +7,6 @@ mod outages;
 mod outbox;
 mod publisher;
 mod redrive;
+mod security;
 mod setup;
 mod world;

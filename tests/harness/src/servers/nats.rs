@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::or_panic;
+use super::tls::Certificates;
 
 /// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
 pub const NATS: &str = "IDEMPOTENT_NATS_SERVER";
@@ -18,14 +19,23 @@ pub struct NatsServer(Daemon<JetStream>);
 #[derive(Debug)]
 struct JetStream {
     settings: String,
-    tls: bool,
+    tls: Tls,
     jetstream: bool,
     is_durable: bool,
 }
 
+#[derive(Debug, Eq, PartialEq)]
+enum Tls {
+    Off,
+    /// The server has a certificate.
+    Server,
+    /// The server and its clients have certificates.
+    Mutual,
+}
+
 impl Default for JetStream {
     fn default() -> Self {
-        Self { settings: String::new(), tls: false, jetstream: true, is_durable: false }
+        Self { settings: String::new(), tls: Tls::Off, jetstream: true, is_durable: false }
     }
 }
 
@@ -64,7 +74,17 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn tls() -> Self {
-        Self::of(JetStream { tls: true, ..JetStream::default() })
+        Self::of(JetStream { tls: Tls::Server, ..JetStream::default() })
+    }
+
+    /// Starts a server like [`tls`](Self::tls) that also requires a certificate of the authority from its clients, such as
+    /// [`Certificates::client_certificate`].
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn mutual_tls() -> Self {
+        Self::of(JetStream { tls: Tls::Mutual, ..JetStream::default() })
     }
 
     /// Starts a server without JetStream.
@@ -89,14 +109,20 @@ impl NatsServer {
     /// Returns the URL.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.0.kind.tls { "tls" } else { "nats" };
+        let scheme = if self.0.kind.tls != Tls::Off { "tls" } else { "nats" };
         format!("{scheme}://{}", self.address())
     }
 
     /// Returns the file of the authority that signed the certificate of a server with TLS.
     #[must_use]
     pub fn certificate_authority(&self) -> PathBuf {
-        self.0.place.certificates().ca()
+        self.certificates().ca()
+    }
+
+    /// Returns the files of a server with TLS.
+    #[must_use]
+    pub fn certificates(&self) -> Certificates {
+        self.0.place.certificates()
     }
 
     /// Stops the process (SIGSTOP).
@@ -145,11 +171,15 @@ impl Kind for JetStream {
             let sync = if self.is_durable { ", sync_interval: always" } else { "" };
             settings += &format!("jetstream {{ store_dir: data{sync} }}\n");
         }
-        if self.tls {
+        if self.tls != Tls::Off {
             place.certify()?;
             let certificates = place.certificates();
+            let verify = match self.tls {
+                Tls::Mutual => format!(", ca_file: {:?}, verify: true", certificates.ca()),
+                _ => String::new(),
+            };
             settings += &format!(
-                "tls {{ cert_file: {:?}, key_file: {:?} }}\n",
+                "tls {{ cert_file: {:?}, key_file: {:?}{verify} }}\n",
                 certificates.server_certificate(),
                 certificates.server_key()
             );
