@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::world::{Database, World, ms, one, receive, retry, settle, until};
 
 /// Returns a handler that counts its runs, one for each message.
-fn counting() -> (MessageHandler, Arc<AtomicU32>) {
+pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
     let runs = Arc::<AtomicU32>::default();
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {

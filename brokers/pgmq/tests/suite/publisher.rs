@@ -5,7 +5,7 @@ use idempotent_pgmq::PgmqPublisher;
 
 use crate::world::{Database, World, one, until};
 
-async fn publish(publisher: &PgmqPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
+pub(crate) async fn publish(publisher: &PgmqPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
     publisher.publish(&[message]).await.pop().unwrap()
 }
 

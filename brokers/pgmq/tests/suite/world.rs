@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use idempotent_core::{Executor, MemoryStore, Timestamp};
 use idempotent_harness::servers::PostgresServer;
 use idempotent_mq::{
-    Consumer, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Schedule, Settle, Settlement, Source,
-    SourceError,
+    Consumer, ConsumerBuilder, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Schedule, Settle, Settlement,
+    Source, SourceError,
 };
 use idempotent_pgmq::{PgmqSource, PgmqSourceBuilder, PgmqTag};
 use sqlx::{AssertSqlSafe, PgPool, Row};
@@ -140,15 +140,18 @@ impl World {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.client).await.unwrap();
     }
 
-    pub(crate) fn run(&self, source: PgmqSource, handling: MessageHandler) -> Running {
+    pub(crate) fn consumer(&self, source: PgmqSource) -> ConsumerBuilder<PgmqSource> {
         let builder = Consumer::builder(source, "billing", &self.executor).prefetch(8).concurrency(4);
-        let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
-        Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
+        builder.schedule(Schedule::exponential(ms(50), ms(200))).grace(Duration::from_secs(5))
+    }
+
+    pub(crate) fn run(&self, source: PgmqSource, handling: MessageHandler) -> Running {
+        Running::new(self.consumer(source).build(handling).unwrap())
     }
 }
 
 impl Running {
-    fn new(consumer: Consumer<PgmqSource>) -> Self {
+    pub(crate) fn new(consumer: Consumer<PgmqSource>) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
         Self { stop: Some(stop), task }
