@@ -46,10 +46,14 @@ impl Failure {
     {
         let (consequence, text) = match error {
             SdkError::ServiceError(refusal) => {
-                let (code, message) = (refusal.err().code(), refusal.err().message());
-                match refusal.raw().status().as_u16() {
-                    500.. => (Consequence::Unknown, format!("SQS fails ({})", code.unwrap_or("without a code"))),
-                    _ => refused(code.unwrap_or_default(), message.unwrap_or_default()),
+                let status = refusal.raw().status().as_u16();
+                match (status, refusal.err().code()) {
+                    (400..=499, Some(code)) => refused(code, refusal.err().message().unwrap_or_default()),
+                    // An unreadable answer, or one of a server on the way. The request may have taken effect.
+                    (_, code) => {
+                        let code = code.unwrap_or("without a code");
+                        (Consequence::Unknown, format!("SQS fails with the status {status} ({code})"))
+                    }
                 }
             }
             SdkError::ConstructionFailure(_) => (Consequence::Permanent, format!("{}; {CLIENT}", chain(error))),
@@ -121,7 +125,9 @@ fn chain(error: &dyn Error) -> String {
 fn unanswered(text: String) -> (Consequence, String) {
     // The client has no type for these.
     let lower = text.to_ascii_lowercase();
-    if lower.contains("credentials") {
+    if lower.contains("invalid peer certificate") {
+        (Consequence::Temporary, format!("{text}; {AUTHORITY}"))
+    } else if lower.contains("credentials") {
         (Consequence::Temporary, format!("{text}; {CLIENT}"))
     } else if lower.contains("(connect)") {
         (Consequence::Temporary, format!("{text}; {ENDPOINT}"))
@@ -133,6 +139,7 @@ fn unanswered(text: String) -> (Consequence, String) {
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
 const TIMEOUT: &str = "set the timeouts of the client above the wait of `long_poll`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
+const AUTHORITY: &str = "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
 const CREATE: &str = "create the queue, by `declare` on the builder or by `aws sqs create-queue`, or check the name, the region and the account";
 const CREDENTIALS: &str = "check the credentials and the region of the client, and the clock of this machine";
 const ALLOW: &str = "allow the role sqs:GetQueueUrl, sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
@@ -226,6 +233,7 @@ mod tests {
         let consequence = |text: &str| unanswered(text.to_owned()).0;
         assert_eq!(consequence("dispatch failure: io error: client error (Connect)"), Consequence::Temporary);
         assert_eq!(consequence("dispatch failure: other: no credentials"), Consequence::Temporary);
+        assert_eq!(consequence("dispatch failure: invalid peer certificate: UnknownIssuer"), Consequence::Temporary);
         assert_eq!(consequence("dispatch failure: io error: connection closed"), Consequence::Unknown);
     }
 }

@@ -38,7 +38,7 @@ use crate::setup::open;
 /// The [position](Published::position) is the queue with the message id of SQS.
 ///
 /// # Results
-/// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the connection was lost, or SQS did not answer within 5 s.
+/// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the connection was lost, SQS did not answer within 5 s, or its answer cannot be read.
 /// - [`Unsent`](PublishErrorKind::Unsent): SQS cannot be reached or limits the rate, or the credentials cannot be loaded.
 /// - [`Refused`](PublishErrorKind::Refused): the queue is missing, SQS refuses the credentials or the message, or the delay is not
 ///   possible.

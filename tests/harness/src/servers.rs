@@ -12,7 +12,7 @@
 //! | NATS with JetStream | [`NatsServer`] |
 //! | a NATS cluster of three nodes | [`NatsCluster`] |
 //! | Kafka's protocol, by tansu | [`KafkaServer`] |
-//! | Amazon SQS, by moto | [`MotoServer`] |
+//! | Amazon SQS and DynamoDB, by moto, also with TLS | [`MotoServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
 //! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |

@@ -1,6 +1,6 @@
 //! moto, an emulator of the services of AWS.
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::or_panic;
+use super::tls::Certificates;
 
 /// The environment variable that names the program to start instead of the package that `cargo xtask setup` installs: a
 /// `moto_server`.
@@ -22,7 +23,9 @@ const PROGRAM: &str = include_str!("moto.py");
 pub struct MotoServer(Daemon<Moto>);
 
 #[derive(Debug)]
-struct Moto;
+struct Moto {
+    tls: bool,
+}
 
 impl MotoServer {
     /// Starts an emulator, which accepts any credentials.
@@ -31,7 +34,22 @@ impl MotoServer {
     /// If the emulator cannot start.
     #[must_use]
     pub fn start() -> Self {
-        Self(or_panic(Daemon::start(Moto, "moto")))
+        Self(or_panic(Daemon::start(Moto { tls: false }, "moto")))
+    }
+
+    /// Starts an emulator that accepts only HTTPS, with a certificate of a private authority.
+    ///
+    /// # Panics
+    /// If the emulator cannot start.
+    #[must_use]
+    pub fn start_with_tls() -> Self {
+        Self(or_panic(Daemon::start(Moto { tls: true }, "moto")))
+    }
+
+    /// Returns the files of an emulator with HTTPS.
+    #[must_use]
+    pub fn certificates(&self) -> Certificates {
+        self.0.place.certificates()
     }
 
     /// Returns the host and the port.
@@ -64,11 +82,11 @@ impl Kind for Moto {
     const VARIABLES: &'static str = "MOTO";
     const TAKEN: &'static str = "Address already in use";
 
-    fn init(&self, _: &Place) -> Result<(), String> {
-        match program().is_some() || packages().is_dir() {
-            true => Ok(()),
-            false => Err("moto is not installed: `cargo xtask setup --brokers` installs it".to_owned()),
+    fn init(&self, place: &Place) -> Result<(), String> {
+        if program().is_none() && !packages().is_dir() {
+            return Err("moto is not installed: `cargo xtask setup --brokers` installs it".to_owned());
         }
+        if self.tls { place.certify() } else { Ok(()) }
     }
 
     fn server(&self, place: &Place, port: u16) -> Command {
@@ -81,10 +99,14 @@ impl Kind for Moto {
             }
         };
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        if self.tls {
+            let files = place.certificates();
+            command.arg("--ssl-cert").arg(files.server_certificate()).arg("--ssl-key").arg(files.server_key());
+        }
         command
     }
 
-    /// Requests the page of the emulator.
+    /// Requests the page of the emulator. One with HTTPS closes the connection.
     fn greets(port: u16) -> bool {
         let Ok(mut connection) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
         let limit = connection.set_read_timeout(Some(Duration::from_secs(5)));
@@ -92,7 +114,11 @@ impl Kind for Moto {
             return false;
         }
         let mut answer = [0; 5];
-        connection.read_exact(&mut answer).is_ok() && answer == *b"HTTP/"
+        match connection.read(&mut answer) {
+            Ok(0) => true,
+            Ok(_) => b"HTTP/".starts_with(&answer[..1]),
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
     }
 }
 
