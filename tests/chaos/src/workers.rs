@@ -94,6 +94,13 @@ impl Workers {
         Ok(())
     }
 
+    /// Continues a stopped worker at this time, unless it continues earlier.
+    pub(crate) fn resume_by(&mut self, id: u32, time: Instant) {
+        for (until, _) in self.stopped.iter_mut().filter(|(_, stopped)| *stopped == id) {
+            *until = time.min(*until);
+        }
+    }
+
     /// Returns the time at which the next stopped worker continues.
     pub(crate) fn resumed(&self) -> Option<Instant> {
         self.stopped.iter().map(|(until, _)| *until).min()

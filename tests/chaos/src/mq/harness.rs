@@ -41,8 +41,10 @@ const GARBAGE: u64 = 3;
 const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
 /// If so many workers end by themselves, another will do so, too.
 const MANY: usize = 20;
-/// A stall, and when another copy arrives: the lease of the stopped run has expired, and the run is still stopped.
+/// The shortest stall, and when another copy arrives: the lease of the stopped run has expired, and the run is still stopped.
 const STALL: Duration = LEASE.saturating_mul(2);
+/// The longest stall. A stall ends after another worker has taken over the key, which takes seconds with a slow broker.
+const LONGEST_STALL: Duration = LEASE.saturating_mul(10);
 const COPY_AFTER: Duration = LEASE.saturating_add(Duration::from_millis(200));
 /// The time that a handler must have left for a worker to be stopped in it.
 const LONG_MS: u64 = 100;
@@ -52,6 +54,13 @@ const STALL_EVERY: Duration = Duration::from_millis(2_500);
 const LOOK: Duration = Duration::from_millis(500);
 /// The number of consecutive checks that must find nothing. A broker updates its counts at intervals.
 const SURE: u32 = 3;
+
+/// A worker that is stopped in its run of a key.
+struct Stalled {
+    worker: u32,
+    key: String,
+    since: Instant,
+}
 
 struct Play {
     namespace: String,
@@ -65,6 +74,8 @@ struct Play {
     produced: BTreeSet<u64>,
     /// The messages whose worker is stopped during the handler, by key.
     stalls: BTreeMap<String, Copy>,
+    /// The last stall, until another worker has taken over its key.
+    stalled: Option<Stalled>,
     next_stall: Instant,
     sent: u64,
     of_the_store: Jobs,
@@ -116,6 +127,7 @@ pub(crate) async fn play(
         keys: BTreeMap::new(),
         produced: BTreeSet::new(),
         stalls: BTreeMap::new(),
+        stalled: None,
         next_stall: if kind.rebalances() { began + JOINING } else { began },
         sent: 0,
         of_the_store: Jobs::new(move |harm| store.suffer(harm)),
@@ -252,6 +264,7 @@ impl Play {
         let Some(place) = self.workers.place(id) else { return Ok(()) };
         match heard {
             Heard::Gone => {
+                self.stalled.take_if(|stalled| stalled.worker == id);
                 if let (id, false) = self.workers.gone(place).await? {
                     self.ended.push(id);
                 }
@@ -268,11 +281,12 @@ impl Play {
                 }
             }
             Heard::News(News::Write { effect, key, token, fence }) => {
+                self.end_stall(id, &key);
                 let stall = self.stall(id, &key);
                 let accepted = self.resource.write(key, token, fence);
                 self.workers.places[place].tell(&Order::Wrote { effect, accepted });
                 if let Some(copy) = stall {
-                    self.workers.suffer(Harm::Pause(place, STALL))?;
+                    self.workers.suffer(Harm::Pause(place, self.longest_stall()))?;
                     self.publisher.send(copy, COPY_AFTER);
                 }
             }
@@ -286,12 +300,27 @@ impl Play {
     /// Returns the copy to publish if this worker is to be stopped in its run of the key. Other workers than these end a
     /// run that has lost its lease without asking the store.
     fn stall(&mut self, worker: u32, key: &str) -> Option<Copy> {
-        if self.peace || Instant::now() < self.next_stall || !finishes_lost_runs(worker) {
+        let now = Instant::now();
+        let is_stalled = self.stalled.as_ref().is_some_and(|stalled| now < stalled.since + self.longest_stall());
+        if self.peace || is_stalled || now < self.next_stall || !finishes_lost_runs(worker) {
             return None;
         }
         let copy = self.stalls.remove(key)?;
-        self.next_stall = Instant::now() + if self.rebalances { STALL_EVERY * 2 } else { STALL_EVERY };
+        self.stalled = Some(Stalled { worker, key: key.to_owned(), since: now });
+        self.next_stall = now + if self.rebalances { STALL_EVERY * 2 } else { STALL_EVERY };
         Some(copy)
+    }
+
+    /// Ends the stall of a key that another worker has taken over. The stopped run then finds its lease lost.
+    fn end_stall(&mut self, worker: u32, key: &str) {
+        if let Some(stalled) = self.stalled.take_if(|stalled| stalled.worker != worker && stalled.key == key) {
+            self.workers.resume_by(stalled.worker, stalled.since + STALL);
+        }
+    }
+
+    /// Returns the time limit of a stall. A member of a group that is stopped for longer would be expelled.
+    fn longest_stall(&self) -> Duration {
+        if self.rebalances { STALL } else { LONGEST_STALL }
     }
 
     async fn judge(mut self, args: &Args, faults: Faults, began: Instant) -> anyhow::Result<Verdict> {
