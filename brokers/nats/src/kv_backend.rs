@@ -43,7 +43,8 @@ use crate::error::{is_undecided, refusal};
 /// - **Time.** Leases expire by the clock of the server that leads the bucket's stream. Synchronize the clocks of a cluster: after a
 ///   change of the leader, leases expire earlier or later by the difference.
 /// - **Durability.** A server writes to its disk every two minutes by default, so a server that loses its power loses confirmed
-///   records. Use three replicas, or set `sync_interval: always`.
+///   records. Use three replicas, or set `sync_interval: always`. During the election of a new leader, which takes some seconds, calls fail
+///   and are repeated.
 /// - **Limits.** A record with its result must fit into one message: 1 MiB by default (`max_payload`). A listing of keys, steps,
 ///   orderings and batches are not available.
 ///

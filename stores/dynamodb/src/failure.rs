@@ -99,7 +99,9 @@ fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
     let lower = text.to_ascii_lowercase();
     let is_of_the_client =
         ["no credentials", "credentials provider", "loading credentials", "no identity resolver", "missing region"];
-    let remedy = if is_of_the_client.iter().any(|part| lower.contains(part)) {
+    let remedy = if lower.contains("invalid peer certificate") {
+        AUTHORITY
+    } else if is_of_the_client.iter().any(|part| lower.contains(part)) {
         CLIENT
     } else if lower.contains("(connect)") || lower.contains("connect timeout") {
         ENDPOINT
@@ -111,6 +113,8 @@ fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
 
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
+const AUTHORITY: &str =
+    "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
 const CREATE: &str =
     "create the table, by `create(true)` on the builder, or check the name, the region and the account";
 const CREDENTIALS: &str = "check the credentials and the region of the client, and the clock of this machine";
@@ -196,6 +200,7 @@ mod tests {
         assert!(is_unsent("dispatch failure: io error: client error (Connect)"));
         assert!(is_unsent("dispatch failure: timeout: HTTP connect timeout occurred after 3.1s"));
         assert!(is_unsent("dispatch failure: other: no credentials"));
+        assert!(is_unsent("dispatch failure: io error: invalid peer certificate: UnknownIssuer"));
         assert!(is_unsent("dispatch failure: other: failed to select an auth scheme: there was no identity resolver"));
         assert!(is_unsent("dispatch failure: other: Invalid Configuration: Missing Region"));
         assert!(!is_unsent("dispatch failure: io error: connection closed before message completed"));
