@@ -21,7 +21,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// - `Fatal`: the URL or a file of the options is invalid, or the server rejects the user.
+    /// - `Fatal`: the URL or a file of the options is invalid, the server rejects the user, or its version is too old.
     /// - `Transient`: no server can be reached.
     pub(crate) async fn open(options: &NatsOptions) -> Result<Self, SourceError> {
         let addresses = options.addresses().map_err(|error| {
@@ -40,11 +40,39 @@ impl Connection {
             std::future::ready(())
         });
         let client = connect.connect(addresses).await.map_err(connect_failure)?;
+        let version = client.server_info().version;
+        if is_too_old(&version) {
+            return Err(fatal("connecting", &format!("the version of the server is {version}; run NATS 2.10 or later")));
+        }
         Ok(Self { jetstream: async_nats::jetstream::new(client.clone()), client, losses })
     }
 
     /// Returns whether the client is connected now.
     pub(crate) fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+}
+
+/// Returns whether a server is older than 2.10. A version of an unknown form is accepted.
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) < (2, 10),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_before_2_10_is_too_old() {
+        for version in ["2.9.25", "1.4.1", "0.9.6"] {
+            assert!(is_too_old(version), "{version}");
+        }
+        for version in ["2.10.0", "2.15.1", "2.12.0-preview.1", "3.0.0", "3", "", "unknown"] {
+            assert!(!is_too_old(version), "{version}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use async_nats::jetstream::consumer::{AckPolicy, pull, push};
 use async_nats::jetstream::{Context, stream};
+use idempotent_core::StoreErrorKind;
 use idempotent_harness::servers::NatsServer;
 use idempotent_mq::{SourceError, SourceErrorKind};
-use idempotent_nats::{JetStreamSource, NatsOptions, StartPosition};
+use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 
 use crate::world::{World, ms, one};
 
@@ -86,6 +89,36 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     assert!(world.client.get_stream("ORDERS").await.is_err());
     let closed = JetStreamSource::connect("nats://127.0.0.1:1", "ORDERS", "billing").await.map(drop).unwrap_err();
     assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+/// Starts a server that only greets, as a server of this version, and returns its address.
+async fn greeting(version: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            let mut connection = BufReader::new(connection);
+            let info = format!("INFO {{\"version\": \"{version}\", \"max_payload\": 1000, \"headers\": true}}\r\n");
+            connection.write_all(info.as_bytes()).await.unwrap();
+            let mut line = String::new();
+            while connection.read_line(&mut line).await.is_ok_and(|length| length > 0) {
+                if line.starts_with("PING") {
+                    connection.write_all(b"PONG\r\n").await.unwrap();
+                }
+                line.clear();
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_with_the_remedy() {
+    let url = format!("nats://{}", greeting("2.9.25").await);
+    let opened = JetStreamSource::connect(&*url, "ORDERS", "billing").await;
+    refused(opened, "the version of the server is 2.9.25; run NATS 2.10 or later");
+    let error = KvBackend::open(&*url, "idempotent").await.map(drop).unwrap_err();
+    assert!(error.kind() == StoreErrorKind::Schema && error.to_string().contains("2.10 or later"), "{error}");
 }
 
 #[tokio::test]
