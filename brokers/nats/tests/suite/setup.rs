@@ -6,7 +6,7 @@ use idempotent_harness::servers::NatsServer;
 use idempotent_mq::{SourceError, SourceErrorKind};
 use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::world::{World, ms, one};
 
@@ -97,19 +97,23 @@ async fn greeting(version: &'static str) -> String {
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
-            let mut connection = BufReader::new(connection);
-            let info = format!("INFO {{\"version\": \"{version}\", \"max_payload\": 1000, \"headers\": true}}\r\n");
-            connection.write_all(info.as_bytes()).await.unwrap();
-            let mut line = String::new();
-            while connection.read_line(&mut line).await.is_ok_and(|length| length > 0) {
-                if line.starts_with("PING") {
-                    connection.write_all(b"PONG\r\n").await.unwrap();
-                }
-                line.clear();
-            }
+            tokio::spawn(greet(connection, version));
         }
     });
     address
+}
+
+async fn greet(connection: TcpStream, version: &str) {
+    let mut connection = BufReader::new(connection);
+    let info = format!("INFO {{\"version\": \"{version}\", \"max_payload\": 1000, \"headers\": true}}\r\n");
+    connection.write_all(info.as_bytes()).await.unwrap();
+    let mut line = String::new();
+    while connection.read_line(&mut line).await.is_ok_and(|length| length > 0) {
+        if line.starts_with("PING") {
+            connection.write_all(b"PONG\r\n").await.unwrap();
+        }
+        line.clear();
+    }
 }
 
 #[tokio::test]
