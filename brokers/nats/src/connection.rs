@@ -42,7 +42,10 @@ impl Connection {
         let client = connect.connect(addresses).await.map_err(connect_failure)?;
         let version = client.server_info().version;
         if is_too_old(&version) {
-            return Err(fatal("connecting", &format!("the version of the server is {version}; run NATS 2.10 or later")));
+            return Err(fatal(
+                "connecting",
+                &format!("the version of the server is {version}; run NATS 2.10 or later"),
+            ));
         }
         Ok(Self { jetstream: async_nats::jetstream::new(client.clone()), client, losses })
     }

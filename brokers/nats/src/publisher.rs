@@ -140,9 +140,10 @@ async fn without_stream(jetstream: &Context, subject: &str) -> (PublishErrorKind
         Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
             (PublishErrorKind::Refused, "; create a stream with this subject")
         }
-        Err(_) => {
-            (PublishErrorKind::Unsent, "; is JetStream enabled, has it a leader, and may the user publish to `$JS.API.>`?")
-        }
+        Err(_) => (
+            PublishErrorKind::Unsent,
+            "; is JetStream enabled, has it a leader, and may the user publish to `$JS.API.>`?",
+        ),
     }
 }
 

@@ -139,7 +139,8 @@ fn unanswered(text: String) -> (Consequence, String) {
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
 const TIMEOUT: &str = "set the timeouts of the client above the wait of `long_poll`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
-const AUTHORITY: &str = "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
+const AUTHORITY: &str =
+    "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
 const CREATE: &str = "create the queue, by `declare` on the builder or by `aws sqs create-queue`, or check the name, the region and the account";
 const CREDENTIALS: &str = "check the credentials and the region of the client, and the clock of this machine";
 const ALLOW: &str = "allow the role sqs:GetQueueUrl, sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \

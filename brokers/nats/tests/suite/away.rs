@@ -56,11 +56,19 @@ async fn a_drain_ends_while_the_server_is_away_and_each_message_runs_once() {
         let (handling, runs, gate) = gated();
         let running = world.run(source, handling);
         until("four run, and four wait", async || runs.load(SeqCst) == 4 && world.open().await == (8, 0)).await;
-        if is_killed { world.server.kill() } else { world.server.pause() }
+        if is_killed {
+            world.server.kill()
+        } else {
+            world.server.pause()
+        }
         gate.close();
         let counts = running.ended().await.unwrap();
         assert_eq!(counts.received, counts.ended(), "{counts:?}");
-        if is_killed { world.server.restart() } else { world.server.resume() }
+        if is_killed {
+            world.server.restart()
+        } else {
+            world.server.resume()
+        }
         let (handling, later) = counting();
         let next = world.run(world.source().await, handling);
         until("all messages are acknowledged", async || world.open().await.0 == 0).await;

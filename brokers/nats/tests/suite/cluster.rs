@@ -62,7 +62,7 @@ async fn confirmed_messages_survive_the_death_of_their_leader_and_each_runs_once
     let runs: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
-        *counted.lock().unwrap().entry(message.delivery.id.unwrap_or_default()).or_default() += 1;
+        *counted.lock().unwrap().entry(message.delivery.id.clone().unwrap_or_default()).or_default() += 1;
         async { Ok::<_, String>(()) }
     });
     let executor = Executor::new(MemoryStore::new());

@@ -5,7 +5,10 @@ use idempotent_nats::JetStreamPublisher;
 
 use crate::world::{World, one};
 
-pub(crate) async fn publish(publisher: &JetStreamPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
+pub(crate) async fn publish(
+    publisher: &JetStreamPublisher,
+    message: OutboundMessage,
+) -> Result<Published, PublishError> {
     publisher.publish(&[message]).await.pop().unwrap()
 }
 

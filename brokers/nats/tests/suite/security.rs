@@ -113,7 +113,8 @@ async fn a_client_with_tls_trusts_only_the_given_authority() {
 #[tokio::test]
 async fn a_server_that_verifies_clients_accepts_a_certificate_of_its_authority_only() {
     let server = NatsServer::mutual_tls();
-    let (files, trusting) = (server.certificates(), || NatsOptions::new(server.url()).tls_ca(server.certificate_authority()));
+    let (files, trusting) =
+        (server.certificates(), || NatsOptions::new(server.url()).tls_ca(server.certificate_authority()));
     opened(trusting().tls_identity(files.client_certificate(), files.client_key())).await.unwrap();
     refused(opened(trusting()).await, "`tls_identity`");
     refused(opened(trusting().tls_identity(files.ca(), files.client_key())).await, "`tls_identity`");

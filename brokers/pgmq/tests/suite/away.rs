@@ -59,11 +59,19 @@ async fn a_drain_ends_while_the_server_is_away_and_each_message_runs_once() {
         let running = world.run(source, handling);
         until("four run, and four wait", async || runs.load(SeqCst) == 4 && world.number(HELD).await == 8).await;
         let server = &world.database.server;
-        if is_killed { server.kill() } else { server.pause() }
+        if is_killed {
+            server.kill()
+        } else {
+            server.pause()
+        }
         gate.close();
         let counts = running.ended().await.unwrap();
         assert_eq!(counts.received, counts.ended(), "{counts:?}");
-        if is_killed { server.restart() } else { server.resume() }
+        if is_killed {
+            server.restart()
+        } else {
+            server.resume()
+        }
         let (handling, later) = counting();
         let next = world.run(world.source().await, handling);
         until("all messages are acknowledged", async || world.open().await == 0).await;

@@ -31,7 +31,8 @@ impl Operator {
     /// Returns the text of the credentials file of a new user.
     pub(super) fn credentials(&self) -> String {
         let user = KeyPair::new_user();
-        let rights = json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
+        let rights =
+            json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
         format!(
             "-----BEGIN NATS USER JWT-----\n{}\n------END NATS USER JWT------\n\n\
              -----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
