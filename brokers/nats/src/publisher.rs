@@ -28,7 +28,7 @@ use crate::headers::HeaderWriter;
 /// | `id` | the header `Nats-Msg-Id`: within its duplicate window (2 min by default), a stream drops a message that is sent again |
 /// | `business_key` | the header `Idempotent-Key` |
 /// | headers | headers. The adapter encodes names and values that NATS cannot transmit, and names that begin with `Nats-`, because these control the server |
-/// | `deliver_at` | a schedule of the server, by the clock of the server that leads the stream. The server counts seconds, so a message is about a second late, and never early |
+/// | `deliver_at` | a schedule of the server, by the clock of the server that leads the stream. The server counts whole seconds: a message is up to about a second late, and never early |
 /// | `aggregate` | not stored: messages of one aggregate are sent one after another, and a stream keeps their order |
 ///
 /// The [position](Published::position) is the subject with the sequence number in the stream. The position of a delayed message is
