@@ -6,7 +6,7 @@ use crate::report::{Pair, Report};
 use crate::rounds::median;
 use crate::ways::{Place, Way};
 
-/// The number of rounds, and the number of messages in a slice, in a measurement.
+/// The number of rounds, and the usual number of messages in a slice, in a measurement.
 const ROUNDS: usize = 21;
 const MESSAGES: u64 = 20_000;
 
@@ -35,8 +35,14 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    #[allow(dead_code, reason = "the bench of a slow broker has smaller slices")]
     pub fn take(report: &Report, place: &Place, redis: &RedisServer, ways: Vec<Way>) -> Self {
-        let (rounds, messages) = if report.is_tried() { (1, 500) } else { (ROUNDS, MESSAGES) };
+        Self::sized(report, place, redis, ways, MESSAGES)
+    }
+
+    /// Takes the rounds, with this number of messages in a slice.
+    pub fn sized(report: &Report, place: &Place, redis: &RedisServer, ways: Vec<Way>, messages: u64) -> Self {
+        let (rounds, messages) = if report.is_tried() { (1, messages.min(500)) } else { (ROUNDS, messages) };
         let mut taken = Vec::new();
         for round in 0..rounds {
             // Without this command, the server's tables would grow during the whole run.

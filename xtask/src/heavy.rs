@@ -14,12 +14,16 @@ pub(crate) struct Heavy {
     pub(crate) package: &'static str,
     /// The feature of the facade that enables the adapter. The names of its other features begin with this name.
     pub(crate) feature: &'static str,
+    /// The package that measures the adapter.
+    pub(crate) bench: Option<&'static str>,
 }
 
-pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq" };
-pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
-pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs" };
-pub(crate) const DYNAMODB: Heavy = Heavy { package: "idempotent-dynamodb", feature: "dynamodb" };
+pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq", bench: None };
+pub(crate) const KAFKA: Heavy =
+    Heavy { package: "idempotent-kafka", feature: "kafka", bench: Some("idempotent-kafka-bench") };
+pub(crate) const SQS: Heavy =
+    Heavy { package: "idempotent-sqs", feature: "sqs", bench: Some("idempotent-sqs-bench") };
+pub(crate) const DYNAMODB: Heavy = Heavy { package: "idempotent-dynamodb", feature: "dynamodb", bench: None };
 const ALL: [Heavy; 4] = [ROCKETMQ, KAFKA, SQS, DYNAMODB];
 
 /// Returns cargo's arguments for the workspace without these adapters, and with all other features.
@@ -40,9 +44,10 @@ pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(without_adapters(features))
 }
 
-/// Returns cargo's arguments for all packages except the adapters, with these features.
+/// Returns cargo's arguments for all packages except the adapters and their benches, with these features.
 fn without_adapters(features: String) -> Vec<String> {
-    let excluded = ALL.iter().flat_map(|heavy| ["--exclude", heavy.package]);
+    let packages = ALL.iter().flat_map(|heavy| [heavy.package].into_iter().chain(heavy.bench));
+    let excluded = packages.flat_map(|package| ["--exclude", package]);
     ["--workspace"].into_iter().chain(excluded).chain(["--features"]).map(str::to_owned).chain([features]).collect()
 }
 
@@ -90,6 +95,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn adapters_and_their_benches_are_left_out() {
+        let arguments = without_adapters(String::new());
+        for package in [KAFKA.package, "idempotent-kafka-bench", "idempotent-sqs-bench"] {
+            assert!(arguments.windows(2).any(|pair| pair == ["--exclude", package]), "{package}: {arguments:?}");
+        }
+    }
 
     #[test]
     fn only_what_brings_the_client_is_left_out() {

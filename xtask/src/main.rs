@@ -67,8 +67,8 @@ Before a release
 
 Measurements
   bench NAME [FILTER] [--json | --write] [--full]
-                    core, redis, http, mq, nats, pgmq, sql, delivery, operate, growth, peers; --write replaces the tables in
-                    docs/benchmarks.md;
+                    core, redis, http, mq, nats, pgmq, kafka, sqs, sql, delivery, operate, growth, peers; --write replaces the
+                    tables in docs/benchmarks.md;
                     peers measures other libraries, and installs them into the target folder; operate --full uses 10,000,000 records
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
@@ -78,8 +78,9 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 11] =
-    ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "peers"];
+const BENCHES: [&str; 13] = [
+    "core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "peers",
+];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -157,6 +158,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", "mq", ref options @ ..] => bench::run(bench::MQ, &bench::Options::parse(options)?),
         ["bench", "nats", ref options @ ..] => bench::run(bench::NATS, &bench::Options::parse(options)?),
         ["bench", "pgmq", ref options @ ..] => bench::run(bench::PGMQ, &bench::Options::parse(options)?),
+        ["bench", "kafka", ref options @ ..] => bench::run(bench::KAFKA, &bench::Options::parse(options)?),
+        ["bench", "sqs", ref options @ ..] => bench::run(bench::SQS, &bench::Options::parse(options)?),
         ["bench", "sql", ref options @ ..] => bench::run(bench::SQL, &bench::Options::parse(options)?),
         ["bench", "delivery", ref options @ ..] => bench::run(bench::DELIVERY, &bench::Options::parse(options)?),
         ["bench", "operate", ref options @ ..] => bench::run(bench::OPERATE, &bench::Options::parse(options)?),
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn a_mistake_is_reported_with_the_valid_values() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, pgmq, sql"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, pgmq, kafka, sqs"),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),

@@ -185,7 +185,7 @@ fn run_suites(name: &str, suites: &[&Suite]) -> Done {
 
 /// Returns cargo's arguments for the packages of the suites and for the programs, with the clients.
 fn with_clients(suites: &[&Suite]) -> Vec<String> {
-    let programs = |suite: &&&Suite| suite.programs.iter().copied().chain([suite.heavy.package]);
+    let programs = |suite: &&&Suite| suite.programs.iter().copied().chain([suite.heavy.package]).chain(suite.heavy.bench);
     let packages: BTreeSet<_> = suites.iter().flat_map(|suite| programs(&suite)).collect();
     let features = suites.iter().flat_map(|suite| {
         let of_programs = suite.programs.iter().map(|program| format!("{program}/{}", suite.heavy.feature));
@@ -236,7 +236,7 @@ fn run_tests(name: &str, suites: &[&Suite], arguments: &[String], tally: &mut Ta
 impl Suite {
     /// Checks the facade with only this feature, and the docs.
     fn check_alone(&self, name: &str, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-        let Heavy { package, feature } = self.heavy;
+        let Heavy { package, feature, .. } = self.heavy;
         // The facade has only this feature, so that both builds need the client's crates in one form.
         let alone = ["--locked", "--package", package, "--package", "idempotent-rs", "--no-default-features"];
         let only_it = format!("idempotent-rs/{feature}");
