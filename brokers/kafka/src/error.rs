@@ -19,6 +19,10 @@ pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
     if let KafkaError::ClientConfig(_, description, name, _) = &error {
         return fatal(doing, &format!("the property `{name}` is invalid: {description}; check the options"));
     }
+    if let KafkaError::ClientCreation(reason) = &error {
+        // A file of the options is missing or damaged.
+        return fatal(doing, &format!("{reason}; check the options"));
+    }
     let code = error.rdkafka_error_code();
     let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
     match code.and_then(remedy) {

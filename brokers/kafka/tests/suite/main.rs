@@ -7,4 +7,6 @@ mod publisher;
 mod rebalances;
 mod retries;
 mod setup;
+#[cfg(feature = "tls")]
+mod tls;
 mod world;

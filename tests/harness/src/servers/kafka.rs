@@ -47,13 +47,23 @@ impl KafkaServer {
     /// # Cancellation
     /// The broker stops.
     pub async fn with_proxy() -> (Self, Proxy) {
+        let (server, at) = Self::for_proxy();
+        let proxy = Proxy::start_at(at, &server.address()).await;
+        (server, proxy)
+    }
+
+    /// Starts a broker that sends its clients to another address, and returns this address. The caller starts a proxy there.
+    ///
+    /// # Panics
+    /// If the broker cannot start.
+    #[must_use]
+    pub fn for_proxy() -> (Self, SocketAddr) {
         let reserved = or_panic(port::free(false));
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, reserved.number));
         let kind = Tansu { advertised: Some(at.to_string()), ..Tansu::default() };
         let mut server = Self::of(kind);
         server._reserved = Some(reserved);
-        let proxy = Proxy::start_at(at, &server.address()).await;
-        (server, proxy)
+        (server, at)
     }
 
     /// Starts a broker that requires a user, and knows none.

@@ -71,11 +71,11 @@ impl Certificates {
         [self.server_key(), self.client_key()]
     }
 
-    /// Creates the certificates with the `openssl` program.
+    /// Creates the certificates in this folder with the `openssl` program.
     ///
     /// # Errors
     /// If the program is missing or fails.
-    pub(super) fn make(folder: &Path) -> Result<Self, String> {
+    pub fn make(folder: &Path) -> Result<Self, String> {
         std::fs::write(folder.join("openssl.cnf"), CONFIG).map_err(|e| e.to_string())?;
         for authority in ["ca", "other"] {
             certificate(folder, authority, "authority", &[])?;

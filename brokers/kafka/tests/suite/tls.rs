@@ -1,0 +1,117 @@
+//! TLS, over a proxy that terminates it in front of the broker.
+use std::path::Path;
+use std::sync::Arc;
+
+use idempotent_harness::servers::{Certificates, KafkaServer};
+use idempotent_kafka::{KafkaOptions, KafkaPublisher, KafkaSource};
+use idempotent_mq::{OutboundMessage, Publish, Settlement, SourceError, SourceErrorKind};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::world::{one, settle};
+
+/// A broker whose clients connect by TLS.
+struct Secured {
+    url: String,
+    certificates: Certificates,
+    _server: KafkaServer,
+    _folder: tempfile::TempDir,
+}
+
+impl Secured {
+    /// Starts a broker and its proxy, which requires the certificate of a client on request.
+    async fn start(verifies_clients: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = Certificates::make(folder.path()).unwrap();
+        let (server, at) = KafkaServer::for_proxy();
+        let acceptor = TlsAcceptor::from(Arc::new(config(&certificates, verifies_clients)));
+        terminate(TcpListener::bind(at).await.unwrap(), acceptor, server.address());
+        Self { url: format!("kafkas://{at}"), certificates, _server: server, _folder: folder }
+    }
+
+    /// Returns options that trust this authority.
+    fn trusting(&self, authority: impl AsRef<Path>) -> KafkaOptions {
+        KafkaOptions::new(&*self.url).tls_ca(authority.as_ref())
+    }
+}
+
+fn certificate(file: impl AsRef<Path>) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(file).unwrap()
+}
+
+fn config(certificates: &Certificates, verifies_clients: bool) -> ServerConfig {
+    let provider = Arc::new(ring::default_provider());
+    let key = PrivateKeyDer::from_pem_file(certificates.server_key()).unwrap();
+    let clients = if verifies_clients {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(certificates.ca())).unwrap();
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap()
+    } else {
+        Arc::new(NoClientAuth)
+    };
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_client_cert_verifier(clients);
+    config.with_single_cert(vec![certificate(certificates.server_certificate())], key).unwrap()
+}
+
+/// Forwards the data of TLS connections to the broker, until the runtime ends.
+fn terminate(listener: TcpListener, acceptor: TlsAcceptor, broker: String) {
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (acceptor, broker) = (acceptor.clone(), broker.clone());
+            tokio::spawn(async move {
+                // A client that does not trust the certificate ends the handshake.
+                let Ok(mut client) = acceptor.accept(client).await else { return };
+                let Ok(mut server) = TcpStream::connect(broker).await else { return };
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+}
+
+async fn connect(options: KafkaOptions) -> Result<KafkaSource, SourceError> {
+    KafkaSource::builder(options, "orders", "billing").declare(1).connect().await
+}
+
+/// Checks that a message passes from a publisher to a source.
+async fn exchanges_a_message(options: KafkaOptions) {
+    let mut source = connect(options.clone()).await.unwrap();
+    let publisher = KafkaPublisher::new(options);
+    publisher.publish(&[OutboundMessage::new("orders", "m-1", "body")]).await.pop().unwrap().unwrap();
+    let held = one(&mut source).await;
+    assert_eq!(held.0.body, b"body");
+    settle(&source, &held, Settlement::Ack).await;
+}
+
+#[tokio::test]
+async fn a_broker_whose_authority_is_trusted_is_accepted() {
+    let secured = Secured::start(false).await;
+    exchanges_a_message(secured.trusting(secured.certificates.ca())).await;
+}
+
+#[tokio::test]
+async fn a_broker_of_another_authority_is_refused_with_the_remedy() {
+    let secured = Secured::start(false).await;
+    for options in [secured.trusting(secured.certificates.other_ca()), KafkaOptions::new(&*secured.url)] {
+        let error = connect(options).await.map(drop).unwrap_err();
+        assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("(`tls_ca`)"), "{error}");
+    }
+    let missing = connect(secured.trusting("missing.pem")).await.map(drop).unwrap_err();
+    assert!(missing.kind() == SourceErrorKind::Fatal && missing.to_string().contains("ssl.ca.location"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_broker_that_verifies_clients_accepts_the_certificate_of_the_options() {
+    let secured = Secured::start(true).await;
+    let options = || secured.trusting(secured.certificates.ca());
+    let identity = (secured.certificates.client_certificate(), secured.certificates.client_key());
+    exchanges_a_message(options().tls_identity(identity.0, identity.1)).await;
+    let error = connect(options()).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("connecting"), "{error}");
+}
