@@ -28,10 +28,12 @@ not there:
   rocketmq://HOST:PORT?topic=NAME&group=NAME             dead letters in the topic GROUP-dead; HOST:PORT is a name
     server's, 9876 without PORT; built with --features rocketmq
   kafka://USER:PASSWORD@HOST:PORT?topic=NAME&group=NAME  dead letters in the topic NAME-dead; built with
-    --features kafka
+    --features kafka, and kafkas:// with --features kafka-tls
+    &member=NAME: a static member, whose restart within 6 s moves no partition
   sqs://REGION?queue=NAME                                dead letters in the queue NAME-dead; built with --features sqs
     &endpoint=URL: an emulator; the credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
-It goes on until Ctrl-C or SIGTERM, or for `--idle 5s` after the last delivery.
+It goes on until Ctrl-C or SIGTERM, or for `--idle 5s` after the last delivery. With Kafka, this time
+begins when the group has assigned partitions.
 
 Exit codes: 0 all is consumed; 1 there are dead letters; 2 it cannot start or go on; 130 interrupted; 143 terminated"
 )]

@@ -3,8 +3,8 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use idempotent::kafka::{KafkaPublisher, KafkaSource};
-use idempotent::mq::Source;
+use idempotent::kafka::{KafkaPublisher, KafkaSource, KafkaSourceBuilder};
+use idempotent::mq::SourceError;
 
 use super::outgoing::Lines;
 use super::url::{SourceUrl, shown};
@@ -17,6 +17,8 @@ pub(crate) struct Kafka {
     shown: String,
     topic: String,
     group: String,
+    /// The name of a static member.
+    member: Option<String>,
 }
 
 /// The number of partitions of a created topic.
@@ -27,26 +29,35 @@ const SESSION: Duration = Duration::from_secs(6);
 impl Kafka {
     pub(crate) fn of(mut source: SourceUrl) -> anyhow::Result<Self> {
         let (topic, group) = (source.need("topic", "topic")?, source.need("group", "group")?);
+        let member = source.take("member");
         let scheme = if source.scheme() == "kafkas" { "kafkas" } else { "kafka" };
-        let url = source.into_url(scheme, "topic and group")?;
-        Ok(Self { shown: shown(&url), url: url.into(), topic, group })
+        let url = source.into_url(scheme, "topic, group and member")?;
+        Ok(Self { shown: shown(&url), url: url.into(), topic, group, member })
     }
 
     pub(crate) async fn source(&self) -> anyhow::Result<KafkaSource> {
-        let source = KafkaSource::builder(&*self.url, &*self.topic, &*self.group);
-        let source = source.declare(PARTITIONS).session_timeout(SESSION);
-        source.connect().await.map_err(|error| {
-            anyhow!(
-                "cannot use {self}: {}; is Kafka there, and may the user of --source use the topic and the group?",
-                told(&error)
-            )
-        })
+        self.builder().connect().await.map_err(|error| self.unusable(&error))
     }
 
-    /// Creates missing topics, and leaves the group, so that the group does not wait for this member.
+    /// Creates missing topics. The group does not see this process before it consumes.
     pub(crate) async fn declare(&self) -> anyhow::Result<()> {
-        self.source().await?.close().await;
-        Ok(())
+        self.builder().prepare_topics().await.map_err(|error| self.unusable(&error))
+    }
+
+    fn builder(&self) -> KafkaSourceBuilder {
+        let source = KafkaSource::builder(&*self.url, &*self.topic, &*self.group);
+        let source = source.declare(PARTITIONS).session_timeout(SESSION);
+        match &self.member {
+            Some(member) => source.member(&**member),
+            None => source,
+        }
+    }
+
+    fn unusable(&self, error: &SourceError) -> anyhow::Error {
+        anyhow!(
+            "cannot use {self}: {}; is Kafka there, and may the user of --source use the topic and the group?",
+            told(error)
+        )
     }
 
     /// Publishes the lines. Returns the number of confirmed messages.

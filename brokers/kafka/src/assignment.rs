@@ -46,13 +46,16 @@ pub(crate) struct Assignment {
     assigned: Mutex<Assigned>,
     /// Wakes the thread of the member.
     pub(crate) changed: Notify,
+    /// True once the group has given the member an assignment, which may be empty.
+    pub(crate) joined: watch::Sender<bool>,
     /// True once the member has left its group.
     pub(crate) left: watch::Sender<bool>,
 }
 
 impl Assignment {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { assigned: Mutex::default(), changed: Notify::new(), left: watch::Sender::new(false) })
+        let (joined, left) = (watch::Sender::new(false), watch::Sender::new(false));
+        Arc::new(Self { assigned: Mutex::default(), changed: Notify::new(), joined, left })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Assigned> {

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use idempotent_mq::SourceError;
 use rdkafka::ClientConfig;
-use rdkafka::consumer::{Consumer, StreamConsumer};
+use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 
 use crate::assignment::Assignment;
-use crate::error::{failure, fatal};
+use crate::error::{failure, fatal, transient};
 use crate::group_events::GroupEvents;
 use crate::member::Member;
-use crate::producer::Producer;
+use crate::producer::{Producer, QuietContext};
 use crate::settler::KafkaSettler;
 use crate::topics::{Declaration, Topics};
 use crate::{KafkaOptions, KafkaSource};
@@ -94,9 +95,10 @@ impl KafkaSourceBuilder {
         self
     }
 
-    /// Makes the source a static member with this name, such as the name of its pod. A member that returns within the
-    /// [session timeout](Self::session_timeout) gets its partitions back without a rebalance. Until then, no other member reads them,
-    /// even after a drain. Each process needs a name of its own.
+    /// Makes the source a static member with this name (`group.instance.id`), such as the name of its pod: at most 249 letters, digits,
+    /// `-`, `_` and `.`. A member that returns within the [session timeout](Self::session_timeout) gets its partitions back without a
+    /// rebalance. Until then, no other member reads them, even after a drain. Each process needs a name of its own: the broker
+    /// expels the older of two members with one name, whose source then fails.
     ///
     /// # Default
     /// A dynamic member, whose partitions are reassigned when it closes
@@ -153,16 +155,8 @@ impl KafkaSourceBuilder {
     /// Some of the declared topics may have been created.
     pub async fn connect(self) -> Result<KafkaSource, SourceError> {
         self.check()?;
-        let dead: Arc<str> = self.dead_topic().into();
-        let config = self.config()?;
-        let mut read: Vec<Arc<str>> = vec![self.topic.clone()];
-        let retry: Option<Arc<str>> = self.retry.map(Into::into);
-        read.extend(retry.clone());
-        let topics = Topics {
-            read: read.clone(),
-            dead: dead.clone(),
-            declare: self.partitions.map(|partitions| Declaration { partitions, replicas: self.replicas }),
-        };
+        let (config, topics) = (self.config()?, self.topics());
+        let (dead, retry): (_, Option<Arc<str>>) = (topics.dead.clone(), self.retry.map(Into::into));
         let assignment = Assignment::new();
         let (requests, inbox) = mpsc::unbounded_channel();
         let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone());
@@ -172,6 +166,35 @@ impl KafkaSourceBuilder {
         Ok(KafkaSource::new(settler, requests))
     }
 
+    /// Creates or checks the topics, and does not join the group. A producer can then use the topics before the first consumer starts.
+    ///
+    /// # Errors
+    /// Same as [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    ///
+    /// # Cancellation
+    /// Some of the declared topics may have been created.
+    pub async fn prepare_topics(self) -> Result<(), SourceError> {
+        self.check()?;
+        let (config, topics) = (self.config()?, self.topics());
+        // The client blocks its thread, also when it is dropped.
+        let preparing = spawn_blocking(move || {
+            runtime::Handle::current().block_on(async { opened(&config, QuietContext, &topics).await.map(drop) })
+        });
+        preparing.await.map_err(|error| transient("connecting", error))?
+    }
+
+    fn topics(&self) -> Topics {
+        let retry = self.retry.as_deref().map(Arc::from);
+        Topics {
+            read: [self.topic.clone()].into_iter().chain(retry).collect(),
+            dead: self.dead_topic().into(),
+            declare: self.partitions.map(|partitions| Declaration { partitions, replicas: self.replicas }),
+        }
+    }
+
     fn dead_topic(&self) -> String {
         self.dead.clone().unwrap_or_else(|| format!("{}-dead", self.topic))
     }
@@ -179,7 +202,9 @@ impl KafkaSourceBuilder {
     fn check(&self) -> Result<(), SourceError> {
         let doing = "checking the settings";
         let (dead, retry) = (self.dead_topic(), self.retry.as_deref());
-        let names = [("topic", Some(&*self.topic)), ("dead_letters", Some(&*dead)), ("retry_topic", retry)];
+        let member = self.member.as_deref();
+        let names =
+            [("topic", Some(&*self.topic)), ("dead_letters", Some(&*dead)), ("retry_topic", retry), ("member", member)];
         for (what, name) in names.into_iter().filter_map(|(what, name)| Some((what, name?))) {
             let is_valid = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
             if name.is_empty() || name.len() > 249 || !name.chars().all(is_valid) || name == "." || name == ".." {
@@ -262,11 +287,21 @@ async fn join(
     events: GroupEvents,
     topics: &Topics,
 ) -> Result<StreamConsumer<GroupEvents>, SourceError> {
-    let created = config.create_with_context(events);
-    let consumer: StreamConsumer<GroupEvents> = created.map_err(|error| failure("configuring the client", error))?;
-    topics.prepare(&consumer, config).await?;
+    let consumer = opened(config, events, topics).await?;
     let read: Vec<&str> = topics.read.iter().map(|topic| &**topic).collect();
     consumer.subscribe(&read).map_err(|error| failure("joining the group", error))?;
+    Ok(consumer)
+}
+
+/// Connects, and creates or checks the topics.
+async fn opened<C: ConsumerContext + 'static>(
+    config: &ClientConfig,
+    context: C,
+    topics: &Topics,
+) -> Result<StreamConsumer<C>, SourceError> {
+    let created = config.create_with_context(context);
+    let consumer: StreamConsumer<C> = created.map_err(|error| failure("configuring the client", error))?;
+    topics.prepare(&consumer, config).await?;
     Ok(consumer)
 }
 
@@ -278,5 +313,19 @@ impl fmt::Debug for KafkaSourceBuilder {
             .field("group", &self.group)
             .field("retry_topic", &self.retry)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_with_a_name_is_a_static_one() {
+        let builder = || KafkaSourceBuilder::new("kafka://a".into(), "orders".into(), "billing".into());
+        let of = |builder: KafkaSourceBuilder| builder.config().unwrap().get("group.instance.id").map(str::to_owned);
+        assert_eq!(of(builder().member("billing-0")).as_deref(), Some("billing-0"));
+        assert_eq!(of(builder()), None);
     }
 }

@@ -28,7 +28,10 @@ impl ConsumerContext for GroupEvents {
     /// Commits the settled prefixes of revoked partitions before their next owner reads them.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         match rebalance {
-            Rebalance::Assign(list) => self.0.lock().assign(list),
+            Rebalance::Assign(list) => {
+                self.0.lock().assign(list);
+                self.0.joined.send_replace(true);
+            }
             Rebalance::Revoke(list) => {
                 let offsets = self.0.lock().revoke(list);
                 // A member that was expelled has no right to commit. Its messages are delivered again.

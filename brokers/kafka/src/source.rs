@@ -47,6 +47,22 @@ impl KafkaSource {
         KafkaSourceBuilder::new(server.into(), topic.into(), group.into())
     }
 
+    /// Returns a future that ends with the first assignment of the group to this member. The assignment is empty if other members have
+    /// all partitions. The future also ends if the member ends before that.
+    ///
+    /// # Cancellation
+    /// Nothing changes.
+    pub fn joined(&self) -> impl Future<Output = ()> + Send + use<> {
+        let assignment = &self.settler.assignment;
+        let (mut joined, mut left) = (assignment.joined.subscribe(), assignment.left.subscribe());
+        async move {
+            tokio::select! {
+                _ = joined.wait_for(|joined| *joined) => {}
+                _ = left.wait_for(|left| *left) => {}
+            }
+        }
+    }
+
     pub(crate) fn new(settler: KafkaSettler, requests: mpsc::UnboundedSender<Request>) -> Self {
         Self { settler: Arc::new(settler), requests: Some(requests) }
     }

@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 use idempotent_kafka::KafkaSource;
 use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
 use rdkafka::message::OwnedHeaders;
+use rdkafka::mocking::MockCluster;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{LIMIT, World, builder_at, counting, one, receive, settle};
+use crate::world::{GROUP, LIMIT, World, builder_at, counting, one, receive, settle};
 
 /// The variable that contains the URL for the process.
 const URL: &str = "IDEMPOTENT_TEST_KAFKA";
@@ -129,6 +131,71 @@ async fn a_static_member_continues_after_a_restart() {
         source.close().await;
     }
     assert_eq!(world.committed(0), Some(2));
+}
+
+#[tokio::test]
+async fn a_member_has_joined_with_its_first_assignment_which_may_be_empty() {
+    let world = World::new(1).await;
+    let mut first = world.source().await;
+    tokio::time::timeout(LIMIT, first.joined()).await.unwrap();
+    world.send("only").await;
+    let held = one(&mut first).await;
+    let second = world.source().await;
+    tokio::time::timeout(LIMIT, second.joined()).await.unwrap();
+    settle(&first, &held, Settlement::Ack).await;
+    // A source that has ended never joins.
+    let mut third = world.source().await;
+    let joined = third.joined();
+    third.close().await;
+    tokio::time::timeout(LIMIT, joined).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_static_member_that_restarts_gets_its_partition_back_and_others_keep_theirs() {
+    let world = World::new(2).await;
+    let member = |name: &str| world.builder().member(name).connect();
+    let (mut first, mut second) = (member("billing-0").await.unwrap(), member("billing-1").await.unwrap());
+    for partition in [0, 1] {
+        world.send_to(partition, None, Some(b"before"), OwnedHeaders::new()).await;
+    }
+    // Each member receives in a task, because the members wait for each other during a rebalance.
+    let (of_first, of_second) = tokio::join!(one(&mut first), one(&mut second));
+    let partition = of_first.0.position.partition;
+    assert_ne!(partition, of_second.0.position.partition);
+    settle(&first, &of_first, Settlement::Ack).await;
+    first.close().await;
+    let mut first = member("billing-0").await.unwrap();
+    for partition in [0, 1] {
+        world.send_to(partition, None, Some(b"after"), OwnedHeaders::new()).await;
+    }
+    let (again, kept) = tokio::join!(one(&mut first), second.receive(1));
+    assert_eq!((again.0.position.partition, &*again.0.body), (partition, &b"after"[..]));
+    assert!(matches!(kept.unwrap(), Received::Deliveries(_)), "nothing is revoked");
+    // The delivery is from before the restart, and still belongs to its member.
+    settle(&second, &of_second, Settlement::Ack).await;
+}
+
+#[tokio::test]
+async fn a_static_member_whose_name_another_process_has_ends_with_the_remedy() {
+    let cluster = MockCluster::new(1).unwrap();
+    for topic in ["orders", "orders-dead"] {
+        cluster.create_topic(topic, 1, 1).unwrap();
+    }
+    let fenced = RDKafkaRespErr::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    cluster.request_errors(RDKafkaApiKey::JoinGroup, &[fenced]);
+    let url = format!("kafka://{}", cluster.bootstrap_servers());
+    let mut source = KafkaSource::builder(url, "orders", GROUP).member("billing-0").connect().await.unwrap();
+    let waiting = async {
+        loop {
+            if let Err(error) = source.receive(1).await
+                && error.kind() == SourceErrorKind::Fatal
+            {
+                return error.to_string();
+            }
+        }
+    };
+    let error = tokio::time::timeout(LIMIT, waiting).await.unwrap();
+    assert!(error.contains("another process has the same `member`"), "{error}");
 }
 
 #[tokio::test]

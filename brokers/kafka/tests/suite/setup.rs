@@ -24,12 +24,24 @@ async fn topics_that_do_not_exist_are_named_with_their_remedy_and_created_on_req
 }
 
 #[tokio::test]
+async fn topics_are_created_without_a_member() {
+    let server = KafkaServer::start();
+    let builder = || KafkaSource::builder(server.url(), "orders", "billing").retry_topic("again");
+    let error = builder().prepare_topics().await.unwrap_err();
+    assert!(error.to_string().contains("`orders` does not exist"), "{error}");
+    builder().declare(2).prepare_topics().await.unwrap();
+    builder().connect().await.unwrap();
+}
+
+#[tokio::test]
 async fn bad_settings_and_addresses_are_refused() {
     let builder = |topic: &str, group: &str| KafkaSource::builder("kafka://127.0.0.1:1", topic, group);
     refused(builder("or ders", "billing").connect().await, "`topic` is `or ders`; use at most 249 letters");
     refused(builder("orders", "").connect().await, "the group is empty");
     refused(builder("orders", "billing").dead_letters("orders").connect().await, "two of the topics are the same");
     refused(builder("orders", "billing").retry_topic("orders-dead").connect().await, "two of the topics");
+    refused(builder("orders", "billing").member("pod 0").connect().await, "`member` is `pod 0`; use at most 249");
+    refused(builder("orders", "billing").member("").connect().await, "`member` is ``");
     refused(builder("orders", "billing").declare(0).connect().await, "at least 1");
     refused(builder("orders", "billing").session_timeout(ms(999)).connect().await, "at least 1 s");
     for url in ["kafka://", "amqp://localhost", "", "kafka://ann@localhost"] {
