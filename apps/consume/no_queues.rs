@@ -19,7 +19,7 @@ impl Queue {
     pub(crate) fn parse(_: &str) -> anyhow::Result<Self> {
         bail!(
             "--source: this build has no broker clients; run `cargo run --features servers --bin consume`, \
-             or with `--features rocketmq`, `kafka` or `sqs` for one of these brokers"
+             or with `--features rocketmq`, `kafka`, `kafka-tls` or `sqs` for one of these brokers"
         )
     }
 

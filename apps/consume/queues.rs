@@ -51,7 +51,8 @@ pub(crate) enum Queue {
 }
 
 /// The schemes of brokers whose clients take minutes to build, and their features.
-const HEAVY: [(&[&str], &str); 3] = [(&["rocketmq"], "rocketmq"), (&["kafka", "kafkas"], "kafka"), (&["sqs"], "sqs")];
+const HEAVY: [(&str, &str); 4] =
+    [("rocketmq", "rocketmq"), ("kafka", "kafka"), ("kafkas", "kafka-tls"), ("sqs", "sqs")];
 
 impl Queue {
     pub(crate) fn parse(source: &str) -> anyhow::Result<Self> {
@@ -64,10 +65,12 @@ impl Queue {
             #[cfg(feature = "rocketmq")]
             "rocketmq" => Ok(Self::RocketMq(RocketMq::of(url)?)),
             #[cfg(feature = "kafka")]
-            "kafka" | "kafkas" => Ok(Self::Kafka(Kafka::of(url)?)),
+            "kafka" => Ok(Self::Kafka(Kafka::of(url)?)),
+            #[cfg(feature = "kafka-tls")]
+            "kafkas" => Ok(Self::Kafka(Kafka::of(url)?)),
             #[cfg(feature = "sqs")]
             "sqs" => Ok(Self::Sqs(Sqs::of(url)?)),
-            other => match HEAVY.iter().find(|(schemes, _)| schemes.contains(&other)) {
+            other => match HEAVY.iter().find(|(scheme, _)| *scheme == other) {
                 Some((_, feature)) => {
                     bail!(
                         "--source {other}:// needs the feature {feature}: cargo run --features {feature} --bin consume"
@@ -127,7 +130,11 @@ impl Queue {
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
             #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
+            Self::Kafka(topic) => {
+                let source = topic.source().await?;
+                let joined = source.joined();
+                listening.run_from(joined, source, topic.dead_letters()).await
+            }
             #[cfg(feature = "sqs")]
             Self::Sqs(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
         }

@@ -1,4 +1,6 @@
 //! The job on a real broker: the handler of the consumer runtime, and the end of the run.
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +42,16 @@ enum Stop {
 
 impl Listening<'_> {
     pub(super) async fn run<S: Source>(self, source: S, dead_letters: String) -> anyhow::Result<Over> {
+        self.run_from(ready(()), source, dead_letters).await
+    }
+
+    /// Runs the job. The time without deliveries begins when `joined` ends: before that, the broker sends nothing.
+    pub(super) async fn run_from<S: Source>(
+        self,
+        joined: impl Future<Output = ()>,
+        source: S,
+        dead_letters: String,
+    ) -> anyhow::Result<Over> {
         let Self { job, args, process, from } = self;
         let (failing, failures) = mpsc::unbounded_channel();
         let (reader, field) = (job.clone(), args.key.clone());
@@ -63,7 +75,7 @@ impl Listening<'_> {
         let began = Instant::now();
         let mut watch = Watch { job, counters: consumer.counters(), failures, idle: args.idle, last: began };
         let mut stop = None;
-        let stopped = consumer.run(async { stop = Some(watch.until_stop().await) }).await;
+        let stopped = consumer.run(async { stop = Some(watch.until_stop(joined).await) }).await;
         let counts = watch.counters.counts();
         job.executor.drain(GRACE).await;
         let left = counts.unsettled + counts.revoked;
@@ -132,10 +144,10 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    async fn until_stop(&mut self) -> Stop {
+    async fn until_stop(&mut self, joined: impl Future<Output = ()>) -> Stop {
         let stop = tokio::select! {
             signal = screen::interrupted() => Stop::Signal(signal),
-            stop = self.look() => stop,
+            stop = self.look(joined) => stop,
         };
         if let Stop::Signal(_) = stop {
             screen::stopping(&self.job.screen);
@@ -143,10 +155,13 @@ impl Watch<'_> {
         stop
     }
 
-    async fn look(&mut self) -> Stop {
+    async fn look(&mut self, joined: impl Future<Output = ()>) -> Stop {
         let (mut before, mut said, mut away) = (self.counters.counts(), None, None);
+        let mut joined = pin!(joined);
+        let mut has_joined = false;
         loop {
             tokio::select! {
+                () = &mut joined, if !has_joined => (has_joined, self.last) = (true, Instant::now()),
                 Some(error) = self.failures.recv() => {
                     if let Err(error) = self.job.store_failed(&error) {
                         return Stop::Failed(error);
@@ -170,7 +185,7 @@ impl Watch<'_> {
                 return Stop::Failed(said.unwrap_or_else(|| anyhow!("the store has not answered for {PATIENCE:?}")));
             }
             let away = away.is_some_and(|since: Instant| since.elapsed() < LONGEST_PAUSE);
-            if self.idle.is_some_and(|idle| self.last.elapsed() >= idle) && !away {
+            if has_joined && self.idle.is_some_and(|idle| self.last.elapsed() >= idle) && !away {
                 return Stop::Quiet;
             }
         }

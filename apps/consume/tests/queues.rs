@@ -217,6 +217,9 @@ fn an_invalid_source_is_refused_with_the_remedy() {
     if cfg!(not(feature = "kafka")) {
         refused("kafka://h?topic=a", &["needs the feature kafka", "--features kafka"]);
     }
+    if cfg!(not(feature = "kafka-tls")) {
+        refused("kafkas://h?topic=a", &["needs the feature kafka-tls", "--features kafka-tls"]);
+    }
     if cfg!(not(feature = "sqs")) {
         refused("sqs://eu-west-1?queue=a", &["needs the feature sqs", "--features sqs"]);
     }
