@@ -7,25 +7,9 @@ use idempotent_mq::Position;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::{Notify, watch};
 
+use crate::outputs::Output;
 use crate::partition::{Partition, Return};
-
-/// A partition of a topic.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct PartitionName {
-    pub(crate) topic: Arc<str>,
-    pub(crate) number: i32,
-}
-
-/// The place of a delivery.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) partition: PartitionName,
-    pub(crate) offset: i64,
-    /// The generation of the assignment. A partition that is revoked and assigned again has a new one.
-    pub(crate) generation: u64,
-    /// The number of the delivery. A message that is delivered again has a new one.
-    pub(crate) number: u64,
-}
+use crate::place::{PartitionName, Place};
 
 /// The state of a member's assignment.
 #[derive(Debug, Default)]
@@ -44,6 +28,8 @@ pub(crate) struct Assigned {
 #[derive(Debug)]
 pub(crate) struct Assignment {
     assigned: Mutex<Assigned>,
+    /// True if offsets are committed in transactions only.
+    pub(crate) is_transactional: bool,
     /// Wakes the thread of the member.
     pub(crate) changed: Notify,
     /// True once the group has given the member an assignment, which may be empty.
@@ -53,9 +39,9 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(is_transactional: bool) -> Arc<Self> {
         let (joined, left) = (watch::Sender::new(false), watch::Sender::new(false));
-        Arc::new(Self { assigned: Mutex::default(), changed: Notify::new(), joined, left })
+        Arc::new(Self { assigned: Mutex::default(), is_transactional, changed: Notify::new(), joined, left })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Assigned> {
@@ -76,6 +62,23 @@ impl Assignment {
             self.changed.notify_one();
         }
         is_returned
+    }
+
+    /// Adds a message to the transaction of the delivery at this position. Returns false if this member does not hold the delivery.
+    pub(crate) fn add_output(&self, position: &Position, output: Output) -> bool {
+        let number = position.partition.and_then(|partition| i32::try_from(partition).ok());
+        let offset = position.offset.as_deref().and_then(|offset| offset.parse().ok());
+        let (Some(number), Some(offset)) = (number, offset) else { return false };
+        let name = PartitionName { topic: position.source.clone(), number };
+        self.lock().partitions.get_mut(&name).is_some_and(|partition| partition.add_output(offset, output))
+    }
+
+    /// Removes the messages of a delivery from its transaction.
+    pub(crate) fn discard_outputs(&self, place: &Place) {
+        self.with(place, |partition| {
+            partition.outputs.discard(place.offset);
+            true
+        });
     }
 
     /// Returns whether a delivery belongs to this member and is unsettled.
@@ -120,6 +123,29 @@ impl Assigned {
             add(&mut offsets, name, partition.commit());
         }
         offsets
+    }
+
+    /// Returns the offsets to commit, of partitions whose offset has changed, and the messages of the deliveries before them.
+    pub(crate) fn transaction(&mut self) -> (TopicPartitionList, Vec<Arc<Output>>) {
+        let (mut offsets, mut outputs) = (TopicPartitionList::new(), Vec::new());
+        for (name, partition) in &mut self.partitions {
+            let offset = partition.commit();
+            if let Some(offset) = offset {
+                outputs.extend(partition.outputs.before(offset));
+            }
+            add(&mut offsets, name, offset);
+        }
+        (offsets, outputs)
+    }
+
+    /// Removes the messages that a transaction with these offsets has produced.
+    pub(crate) fn committed(&mut self, offsets: &TopicPartitionList) {
+        for element in offsets.elements() {
+            let name = PartitionName { topic: element.topic().into(), number: element.partition() };
+            if let (Some(partition), Offset::Offset(offset)) = (self.partitions.get_mut(&name), element.offset()) {
+                partition.outputs.produced(offset);
+            }
+        }
     }
 
     /// Returns true if the consumer has closed its source, and all deliveries are settled or returned.

@@ -17,6 +17,7 @@ use crate::member::Member;
 use crate::producer::{Producer, QuietContext};
 use crate::settler::KafkaSettler;
 use crate::topics::{Declaration, Topics};
+use crate::transactions::Transactions;
 use crate::{KafkaOptions, KafkaSource};
 
 /// A builder for a [`KafkaSource`].
@@ -33,6 +34,7 @@ pub struct KafkaSourceBuilder {
     max_in_flight: usize,
     dead: Option<String>,
     retry: Option<String>,
+    transactions: Option<String>,
 }
 
 /// The position of the first message of a group without committed offsets.
@@ -47,6 +49,8 @@ pub enum StartPosition {
 
 /// The default of `session_timeout`, which equals the client's default.
 const SESSION: Duration = Duration::from_secs(45);
+/// The property for the longest time in which the broker collects messages for an answer, in milliseconds.
+const FETCH_WAIT: &str = "fetch.wait.max.ms";
 /// The default of `max_in_flight`.
 const IN_FLIGHT: usize = 10_000;
 
@@ -64,6 +68,7 @@ impl KafkaSourceBuilder {
             max_in_flight: IN_FLIGHT,
             dead: None,
             retry: None,
+            transactions: None,
         }
     }
 
@@ -145,6 +150,17 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Commits offsets in transactions, together with the messages that handlers add by [`KafkaSource::output`]. The id identifies
+    /// this process to the broker: a process that starts with the same id ends the open transaction of the earlier one, which then
+    /// fails. Each running process needs an id of its own, such as the name of its pod. Excludes [`retry_topic`](Self::retry_topic).
+    ///
+    /// # Default
+    /// Offsets are committed without transactions
+    pub fn transactions(mut self, id: impl Into<String>) -> Self {
+        self.transactions = Some(id.into());
+        self
+    }
+
     /// Connects, creates or checks the topics, and joins the group.
     ///
     /// # Errors
@@ -155,12 +171,13 @@ impl KafkaSourceBuilder {
     /// Some of the declared topics may have been created.
     pub async fn connect(self) -> Result<KafkaSource, SourceError> {
         self.check()?;
-        let (config, topics) = (self.config()?, self.topics());
-        let (dead, retry): (_, Option<Arc<str>>) = (topics.dead.clone(), self.retry.map(Into::into));
-        let assignment = Assignment::new();
+        let transactions = self.transactions.as_deref().map(|id| self.server.transactions(id)).transpose()?;
+        let setup = Setup { config: self.config()?, topics: self.topics(), transactions };
+        let (dead, retry): (_, Option<Arc<str>>) = (setup.topics.dead.clone(), self.retry.map(Into::into));
+        let assignment = Assignment::new(setup.transactions.is_some());
         let (requests, inbox) = mpsc::unbounded_channel();
         let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone());
-        start(member, config, topics).await?;
+        start(member, setup).await?;
         let settler =
             KafkaSettler { assignment, producer: Producer::new(&self.server)?, group: self.group, dead, retry };
         Ok(KafkaSource::new(settler, requests))
@@ -218,6 +235,13 @@ impl KafkaSourceBuilder {
         if *dead == *self.topic || retry.is_some_and(|retry| retry == dead || retry == &*self.topic) {
             return Err(fatal(doing, "two of the topics are the same; name different ones"));
         }
+        if self.transactions.as_deref() == Some("") {
+            return Err(fatal(doing, "the id of `transactions` is empty; name this process"));
+        }
+        if self.transactions.is_some() && retry.is_some() {
+            let text = "`transactions` and `retry_topic` exclude each other, because a copy is no part of a transaction; remove one";
+            return Err(fatal(doing, text));
+        }
         if self.partitions == Some(0) || self.replicas == 0 || self.max_in_flight == 0 {
             return Err(fatal(doing, "`declare`, `replicas` and `max_in_flight` must be at least 1"));
         }
@@ -235,6 +259,10 @@ impl KafkaSourceBuilder {
         config.set("session.timeout.ms", session.to_string());
         config.set("heartbeat.interval.ms", (session / 15).clamp(100, 3000).to_string());
         config.set("partition.assignment.strategy", "cooperative-sticky");
+        // A partition that reads again from a retried message waits for the end of the running request.
+        if config.get(FETCH_WAIT).is_none() {
+            config.set(FETCH_WAIT, "100");
+        }
         config.set(
             "auto.offset.reset",
             match self.start {
@@ -249,13 +277,21 @@ impl KafkaSourceBuilder {
     }
 }
 
+/// The configuration of a member.
+struct Setup {
+    config: ClientConfig,
+    topics: Topics,
+    /// The configuration of the producer of transactions.
+    transactions: Option<ClientConfig>,
+}
+
 /// Starts the thread of a member, and waits until the member is connected.
-async fn start(member: Member, config: ClientConfig, topics: Topics) -> Result<(), SourceError> {
+async fn start(member: Member, setup: Setup) -> Result<(), SourceError> {
     let (connected, answer) = oneshot::channel();
     let spawned = std::thread::Builder::new().name("idempotent-kafka".into()).spawn(move || {
         let left = member.assignment.clone();
         match runtime::Builder::new_current_thread().enable_time().build() {
-            Ok(runtime) => runtime.block_on(run(member, config, topics, connected)),
+            Ok(runtime) => runtime.block_on(run(member, setup, connected)),
             Err(error) => drop(connected.send(Err(fatal("starting a thread", &error.to_string())))),
         }
         left.left.send_replace(true);
@@ -264,14 +300,8 @@ async fn start(member: Member, config: ClientConfig, topics: Topics) -> Result<(
     answer.await.map_err(|_| fatal("connecting", "the thread of the client has ended"))?
 }
 
-async fn run(
-    member: Member,
-    config: ClientConfig,
-    topics: Topics,
-    connected: oneshot::Sender<Result<(), SourceError>>,
-) {
-    let events = GroupEvents(member.assignment.clone());
-    let consumer = match join(&config, events, &topics).await {
+async fn run(mut member: Member, setup: Setup, connected: oneshot::Sender<Result<(), SourceError>>) {
+    let consumer = match join(&mut member, &setup).await {
         Ok(consumer) => consumer,
         Err(error) => return drop(connected.send(Err(error))),
     };
@@ -282,13 +312,10 @@ async fn run(
     drop(consumer);
 }
 
-async fn join(
-    config: &ClientConfig,
-    events: GroupEvents,
-    topics: &Topics,
-) -> Result<StreamConsumer<GroupEvents>, SourceError> {
-    let consumer = opened(config, events, topics).await?;
-    let read: Vec<&str> = topics.read.iter().map(|topic| &**topic).collect();
+async fn join(member: &mut Member, setup: &Setup) -> Result<StreamConsumer<GroupEvents>, SourceError> {
+    let consumer = opened(&setup.config, GroupEvents(member.assignment.clone()), &setup.topics).await?;
+    member.transactions = setup.transactions.as_ref().map(Transactions::open).transpose()?;
+    let read: Vec<&str> = setup.topics.read.iter().map(|topic| &**topic).collect();
     consumer.subscribe(&read).map_err(|error| failure("joining the group", error))?;
     Ok(consumer)
 }
@@ -327,5 +354,15 @@ mod tests {
         let of = |builder: KafkaSourceBuilder| builder.config().unwrap().get("group.instance.id").map(str::to_owned);
         assert_eq!(of(builder().member("billing-0")).as_deref(), Some("billing-0"));
         assert_eq!(of(builder()), None);
+    }
+
+    #[test]
+    fn a_request_waits_for_a_tenth_of_a_second_unless_a_property_says_otherwise() {
+        let wait = |server: KafkaOptions| {
+            let config = KafkaSourceBuilder::new(server, "orders".into(), "billing".into()).config().unwrap();
+            config.get(FETCH_WAIT).map(str::to_owned)
+        };
+        assert_eq!(wait("kafka://a".into()).as_deref(), Some("100"));
+        assert_eq!(wait(KafkaOptions::new("kafka://a").property(FETCH_WAIT, "500")).as_deref(), Some("500"));
     }
 }

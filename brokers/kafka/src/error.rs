@@ -42,6 +42,22 @@ pub(crate) fn receive_failure(error: KafkaError) -> SourceError {
     }
 }
 
+/// Converts an error of a transaction. One that was aborted may be repeated.
+pub(crate) fn transaction_failure(error: KafkaError, is_aborted: bool) -> SourceError {
+    const DOING: &str = "committing a transaction";
+    let remedy = error.rdkafka_error_code().and_then(remedy);
+    match remedy {
+        None if is_aborted => {
+            SourceError::new(SourceErrorKind::Transient, format!("{DOING}: {}; it is aborted", words(&error)))
+        }
+        remedy => {
+            let remedy = remedy.unwrap_or("start the consumer again: the broker commits all of the transaction or nothing");
+            SourceError::new(SourceErrorKind::Fatal, format!("{DOING}: {}; {remedy}", words(&error)))
+        }
+    }
+    .with_cause(error)
+}
+
 /// Returns the text of the error code, since the client's text repeats the name of the operation.
 fn words(error: &KafkaError) -> String {
     error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string())
@@ -64,6 +80,10 @@ fn remedy(code: Code) -> Option<&'static str> {
         Code::InvalidGroupId | Code::InconsistentGroupProtocol => {
             "choose another group: the members of this group use other settings"
         }
+        Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => {
+            "another process has the same `transactions` id; give each process an id of its own"
+        }
+        Code::TransactionalIdAuthorizationFailed => "permit the user WRITE on the transactional id",
         Code::FencedInstanceId => "another process has the same `member`; give each process a name of its own",
         Code::InvalidSessionTimeout => "set `session_timeout` to a time that the broker permits",
         // Reading on would lose the messages.

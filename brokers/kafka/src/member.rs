@@ -12,12 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
-use crate::assignment::{Assignment, PartitionName, Place};
+use crate::assignment::Assignment;
 use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
 use crate::message::convert;
 use crate::partition::{Partition, Reading, Step};
+use crate::place::{PartitionName, Place};
 use crate::settler::KafkaTag;
+use crate::transactions::Transactions;
 
 /// A request of the source for deliveries.
 pub(crate) struct Request {
@@ -40,6 +42,8 @@ pub(crate) struct Member {
     window: usize,
     /// The retry topic, whose messages have a due time.
     retry: Option<Arc<str>>,
+    /// The transactions that commit the offsets, or `None` if the consumer commits them.
+    pub(crate) transactions: Option<Transactions>,
 }
 
 /// The time after which a member without a request pauses its partitions. Pausing discards messages that were fetched, so a shorter
@@ -60,7 +64,17 @@ impl Member {
         retry: Option<Arc<str>>,
     ) -> Self {
         let now = Instant::now();
-        Self { assignment, requests, waiting: None, answered: now, commit_at: now, broken: None, window, retry }
+        Self {
+            assignment,
+            requests,
+            waiting: None,
+            answered: now,
+            commit_at: now,
+            broken: None,
+            window,
+            retry,
+            transactions: None,
+        }
     }
 
     /// Runs until the source is closed, and all its deliveries are settled or returned.
@@ -85,6 +99,7 @@ impl Member {
                 () = sleep_until(wake.into()) => {}
             }
         }
+        self.commit_transaction(consumer);
     }
 
     /// Answers a request with revoked partitions or a permanent error, if there are any.
@@ -148,7 +163,10 @@ impl Member {
         if !self.assignment.lock().partitions.values().any(Partition::is_dirty) {
             return now + IDLE;
         }
-        if now >= self.commit_at {
+        if now >= self.commit_at && self.assignment.is_transactional {
+            self.commit_transaction(consumer);
+            self.commit_at = Instant::now() + COMMIT;
+        } else if now >= self.commit_at {
             let offsets = self.assignment.lock().commit();
             // The result of the commit is an event of the group.
             let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
@@ -159,6 +177,23 @@ impl Member {
             self.commit_at = now + COMMIT;
         }
         self.commit_at
+    }
+
+    /// Commits the settled prefixes in a transaction, together with the messages of their deliveries. Blocks the thread. Does nothing
+    /// without transactions.
+    fn commit_transaction(&mut self, consumer: &StreamConsumer<GroupEvents>) {
+        let Some(transactions) = &self.transactions else { return };
+        let (offsets, outputs) = self.assignment.lock().transaction();
+        if offsets.count() == 0 {
+            return;
+        }
+        match transactions.commit(consumer, &offsets, &outputs) {
+            Ok(()) => self.assignment.lock().committed(&offsets),
+            Err(error) => {
+                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
+                self.failed(error);
+            }
+        }
     }
 
     /// Answers the request with a message and with those that are available at once.

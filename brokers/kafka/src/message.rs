@@ -3,13 +3,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
-use idempotent_mq::{DeadLetter, Delivery, Position, Retry};
+use idempotent_mq::{DeadLetter, Delivery, OutboundMessage, Position, PublishError, PublishErrorKind, Retry};
 use rdkafka::message::{BorrowedMessage, Message, OwnedHeaders};
 
-use crate::assignment::PartitionName;
 use crate::headers::{
     ATTEMPT, DEATHS, DUE, FIRST_AT, HeaderWriter, ID, KEY, PARTITION, RECORD_KEY, ReceivedHeaders, TOMBSTONE, TOPIC,
 };
+use crate::place::PartitionName;
 
 /// The parts of a message that a delivery cannot contain, for copies that equal the message.
 #[derive(Debug)]
@@ -33,6 +33,29 @@ pub(crate) struct Copy {
     pub(crate) headers: OwnedHeaders,
     /// The partition, or `None` for one that depends on the key.
     pub(crate) partition: Option<i32>,
+}
+
+impl Copy {
+    /// Converts a message of a publisher.
+    ///
+    /// # Errors
+    /// `Refused`: the message has `deliver_at`, or Kafka cannot transmit the name of a header.
+    pub(crate) fn of(message: &OutboundMessage) -> Result<Self, PublishError> {
+        if message.deliver_at.is_some() {
+            return Err(PublishError::cannot_delay());
+        }
+        let record_key = message.aggregate.as_ref().or(message.business_key.as_ref());
+        let headers = HeaderWriter::new().append(&message.headers).ok_or_else(|| {
+            PublishError::new(PublishErrorKind::Refused, "a header name contains a NUL character; remove it")
+        })?;
+        let business_key = message.business_key.as_ref().filter(|_| message.aggregate.is_some());
+        Ok(Self {
+            key: record_key.map(|key| key.clone().into_bytes()),
+            body: Some(message.body.clone()),
+            headers: headers.set(ID, &message.id).set_some(KEY, business_key).0,
+            partition: None,
+        })
+    }
 }
 
 /// Converts a message. The third part is the time before which a message of a retry topic is not delivered.

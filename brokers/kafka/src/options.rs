@@ -150,6 +150,16 @@ impl KafkaOptions {
         config.set("partitioner", "murmur2_random");
         Ok(config)
     }
+
+    /// Converts the options for a client that produces in transactions with this id.
+    ///
+    /// # Errors
+    /// Same as [`client`](Self::client).
+    pub(crate) fn transactions(&self, id: &str) -> Result<ClientConfig, SourceError> {
+        let mut config = self.producer()?;
+        config.set("transactional.id", id);
+        Ok(config)
+    }
 }
 
 #[derive(Debug, Eq, PartialEq)]

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use idempotent_core::Timestamp;
 
+use crate::outputs::{Output, Outputs};
+
 /// The deliveries of one partition since its assignment to this member.
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -23,6 +25,8 @@ pub(crate) struct Partition {
     sent: Option<i64>,
     /// True while the client does not fetch this partition.
     pub(crate) is_paused: bool,
+    /// The messages to be produced in the transaction that commits the offset.
+    pub(crate) outputs: Outputs,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,6 +80,7 @@ impl Partition {
             prefix: None,
             sent: None,
             is_paused: false,
+            outputs: Outputs::default(),
         }
     }
 
@@ -132,6 +137,15 @@ impl Partition {
         if is_held {
             self.set(offset, OffsetState::Returning);
             self.returning.insert(offset, again);
+        }
+        is_held
+    }
+
+    /// Adds a message to the transaction of a delivery. Returns false if no delivery of this offset is held.
+    pub(crate) fn add_output(&mut self, offset: i64, output: Output) -> bool {
+        let is_held = matches!(self.offsets.get(&offset), Some(OffsetState::Held(_)));
+        if is_held {
+            self.outputs.add(offset, output);
         }
         is_held
     }
@@ -193,6 +207,9 @@ impl Partition {
         self.held += usize::from(matches!(state, OffsetState::Held(_)));
         if before == Some(OffsetState::Returning) {
             self.returning.remove(&offset);
+        }
+        if state != OffsetState::Settled {
+            self.outputs.discard(offset);
         }
     }
 }

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, publish_each};
 
 use crate::KafkaOptions;
-use crate::headers::{HeaderWriter, ID, KEY};
 use crate::message::Copy;
 use crate::producer::Producer;
 
@@ -53,21 +52,7 @@ impl KafkaPublisher {
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
-        if message.deliver_at.is_some() {
-            return Err(PublishError::cannot_delay());
-        }
-        let record_key = message.aggregate.as_ref().or(message.business_key.as_ref());
-        let headers = HeaderWriter::new().append(&message.headers).ok_or_else(|| {
-            PublishError::new(PublishErrorKind::Refused, "a header name contains a NUL character; remove it")
-        })?;
-        let headers = headers.set(ID, &message.id);
-        let business_key = message.business_key.as_ref().filter(|_| message.aggregate.is_some());
-        let copy = Copy {
-            key: record_key.map(|key| key.clone().into_bytes()),
-            body: Some(message.body.clone()),
-            headers: headers.set_some(KEY, business_key).0,
-            partition: None,
-        };
+        let copy = Copy::of(message)?;
         let sent = self.producer()?.confirmed(&message.topic, copy).await?;
         let partition = u32::try_from(sent.partition).unwrap_or_default();
         Ok(Published::at(Position::of(&*message.topic).partition(partition).offset(sent.offset)))

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::time::timeout;
 
-use crate::assignment::{Assignment, Place, at_once};
+use crate::assignment::{Assignment, at_once};
 use crate::error::copy_failure;
 use crate::message::{Copy, Original};
 use crate::partition::{RetryMark, Return};
+use crate::place::Place;
 use crate::producer::Producer;
 
 /// The handle that settles a message. A tag that is dropped before its message is settled returns the message.
@@ -93,6 +94,7 @@ impl KafkaSettler {
         held(self.assignment.holds(&tag.place))?;
         let sent = self.producer.confirmed(topic, copy).await;
         sent.map_err(|error| copy_failure(doing, error))?;
+        self.assignment.discard_outputs(&tag.place);
         held(self.assignment.settle(&tag.place))
     }
 

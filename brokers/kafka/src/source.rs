@@ -12,6 +12,7 @@ use crate::KafkaOptions;
 use crate::builder::KafkaSourceBuilder;
 use crate::error::fatal;
 use crate::member::Request;
+use crate::output::KafkaOutput;
 use crate::settler::{KafkaSettler, KafkaTag};
 
 /// A source that reads a topic as one member of a consumer group. See the [crate documentation](crate) for an example.
@@ -45,6 +46,11 @@ impl KafkaSource {
         group: impl Into<Arc<str>>,
     ) -> KafkaSourceBuilder {
         KafkaSourceBuilder::new(server.into(), topic.into(), group.into())
+    }
+
+    /// Returns the handle by which handlers add messages to the [transactions](KafkaSourceBuilder::transactions) of this source.
+    pub fn output(&self) -> KafkaOutput {
+        KafkaOutput::new(self.settler.assignment.clone())
     }
 
     /// Returns a future that ends with the first assignment of the group to this member. The assignment is empty if other members have

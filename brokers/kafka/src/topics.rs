@@ -115,7 +115,8 @@ impl Topics {
     }
 }
 
-const CONSUMER_ONLY: [&str; 7] = [
+const CONSUMER_ONLY: [&str; 8] = [
+    "fetch.wait.max.ms",
     "enable.auto.commit",
     "enable.auto.offset.store",
     "session.timeout.ms",

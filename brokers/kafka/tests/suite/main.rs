@@ -9,4 +9,5 @@ mod retries;
 mod setup;
 #[cfg(feature = "tls")]
 mod tls;
+mod transactions;
 mod world;

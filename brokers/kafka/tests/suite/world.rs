@@ -93,14 +93,7 @@ impl World {
 
     /// Waits until this offset of a partition of `orders` is committed. Asks the broker again after each answer.
     pub(crate) async fn until_committed(&self, partition: i32, offset: i64) {
-        let client = self.client();
-        let waiting = tokio::task::spawn_blocking(move || {
-            let start = Instant::now();
-            while committed(&client, partition) != Some(offset) {
-                assert!(start.elapsed() < LIMIT, "{:?} is committed, not {offset}", committed(&client, partition));
-            }
-        });
-        waiting.await.unwrap();
+        until_committed(self.client(), partition, offset).await;
     }
 
     fn client(&self) -> BaseConsumer {
@@ -112,6 +105,17 @@ impl World {
         let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
         Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
     }
+}
+
+/// Waits until this offset of a partition of `orders` is committed.
+pub(crate) async fn until_committed(client: BaseConsumer, partition: i32, offset: i64) {
+    let waiting = tokio::task::spawn_blocking(move || {
+        let start = Instant::now();
+        while committed(&client, partition) != Some(offset) {
+            assert!(start.elapsed() < LIMIT, "{:?} is committed, not {offset}", committed(&client, partition));
+        }
+    });
+    waiting.await.unwrap();
 }
 
 fn committed(client: &BaseConsumer, partition: i32) -> Option<i64> {
