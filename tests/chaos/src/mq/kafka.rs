@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
-use idempotent::kafka::KafkaSource;
+use idempotent::kafka::{KafkaSource, KafkaSourceBuilder};
 use idempotent::mq::Delivery;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::KafkaServer;
@@ -54,12 +54,12 @@ const SESSION: Duration = Duration::from_secs(6);
 
 /// Joins the group once the broker can be reached. With `copies`, a message is retried by a copy in another topic.
 pub(super) async fn source(url: &str, copies: bool) -> KafkaSource {
-    connected(|| {
-        let source = KafkaSource::builder(url, QUEUE, GROUP).declare(PARTITIONS).session_timeout(SESSION);
-        let source = if copies { source.retry_topic(RETRIES) } else { source };
-        source.connect()
-    })
-    .await
+    connected(|| builder(url, copies).connect()).await
+}
+
+fn builder(url: &str, copies: bool) -> KafkaSourceBuilder {
+    let source = KafkaSource::builder(url, QUEUE, GROUP).declare(PARTITIONS).session_timeout(SESSION);
+    if copies { source.retry_topic(RETRIES) } else { source }
 }
 
 /// Sends a dead letter without headers, which is a flaw.
@@ -89,7 +89,8 @@ impl Kafka {
     pub(super) async fn start(copies: bool) -> anyhow::Result<Self> {
         let (server, proxy) = KafkaServer::with_proxy().await;
         let url = format!("kafka://{}", proxy.address());
-        drop(source(&url, copies).await);
+        // A member that joins and leaves at once may stop the group: tansu does not replace a leader that leaves while the group forms.
+        connected(|| builder(&url, copies).prepare_topics()).await;
         // The client needs a group to read committed offsets and partitions. It does not join the group.
         let mut judge = config(&url);
         judge.set("group.id", GROUP).set("enable.auto.commit", "false").set("enable.partition.eof", "true");
