@@ -2,18 +2,18 @@
 //!
 //! One topic for each slice, filled before it is consumed, in several ways: by a bare client that stores the offset of each message
 //! and commits at intervals, and by the consumer runtime without keys, and with keys in memory and in Redis. Each figure is compared
-//! with that of the bare client in the same round, measured alternately, so that a busy machine slows down both. Ratios are medians
-//! of the ratios within a round. The broker is tansu, with its messages in memory.
+//! with the figure of the bare client in the same round, measured alternately, so that a busy machine slows down both. Ratios are
+//! medians of the ratios within a round. The broker is tansu, with its messages in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 #[path = "../mq/consumed.rs"]
 mod consumed;
 #[path = "../redis/cpu.rs"]
 mod cpu;
 #[path = "../core/report.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
+#[allow(dead_code, reason = "the core's benches use more of this module")]
 mod report;
 #[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
+#[allow(dead_code, reason = "the core's benches use more of this module")]
 mod rounds;
 #[path = "../mq/slices.rs"]
 mod slices;

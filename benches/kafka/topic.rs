@@ -45,7 +45,7 @@ impl Queue {
         self.create(&topic, PARTITIONS).await;
         let old = self.topic.lock().unwrap().replace(topic.clone());
         if let Some(old) = old {
-            // The broker keeps messages in memory, so those of all slices would fill it.
+            // The broker keeps messages in memory, so the messages of all slices would fill its memory.
             self.admin.delete_topics(&[&old], &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
         }
         let sent = (from..from + messages).map(|number| self.send(&topic, number));

@@ -1,7 +1,7 @@
 //! The cost of messages over Amazon SQS: `cargo xtask bench sqs`.
 //!
 //! One queue for each slice, filled before it is consumed, in several ways: by a bare client that receives and deletes ten messages
-//! at a time, and by the consumer runtime without keys, and with keys in memory and in Redis. Each figure is compared with that of
+//! at a time, and by the consumer runtime without keys, and with keys in memory and in Redis. Each figure is compared with the figure of
 //! the bare client in the same round, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios
 //! within a round. The server is moto, an emulator that takes most of the time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
@@ -11,10 +11,10 @@ mod consumed;
 mod cpu;
 mod queue;
 #[path = "../core/report.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
+#[allow(dead_code, reason = "the core's benches use more of this module")]
 mod report;
 #[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
+#[allow(dead_code, reason = "the core's benches use more of this module")]
 mod rounds;
 #[path = "../mq/slices.rs"]
 mod slices;

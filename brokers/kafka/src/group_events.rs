@@ -34,7 +34,7 @@ impl ConsumerContext for GroupEvents {
             }
             Rebalance::Revoke(list) => {
                 let offsets = self.0.lock().revoke(list);
-                // A member that was expelled has no right to commit. Its messages are delivered again, and so are those whose
+                // A member that was expelled has no right to commit. Its messages are delivered again, and so are messages whose
                 // transaction has not begun.
                 if offsets.count() > 0
                     && !self.0.is_transactional

@@ -41,8 +41,8 @@ impl KafkaOutput {
         Self(assignment)
     }
 
-    /// Adds a message, which is produced if the delivery is acknowledged. Its topic must exist. The record key and the headers are those
-    /// of a [`KafkaPublisher`](crate::KafkaPublisher).
+    /// Adds a message, which is produced if the delivery is acknowledged. Its topic must exist. The record key and the headers are the
+    /// same as with a [`KafkaPublisher`](crate::KafkaPublisher).
     ///
     /// # Errors
     /// - `Refused`: the source has no [transactions](crate::KafkaSourceBuilder::transactions), the message has `deliver_at`, or a header
