@@ -33,11 +33,15 @@ pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
     .with_cause(error)
 }
 
-/// Converts an error of a client that was connected before.
-pub(crate) fn receive_failure(error: KafkaError) -> SourceError {
+/// Converts an error of a client that was connected before. `reason` returns the reason of an error that ends the client.
+pub(crate) fn receive_failure(error: KafkaError, reason: impl FnOnce() -> Option<(Code, String)>) -> SourceError {
     match error.rdkafka_error_code() {
         // A broker that restarts ends a handshake.
         Some(Code::SSL) => transient("receiving", error),
+        Some(Code::Fatal) => {
+            let reason = reason().map(|(code, _)| KafkaError::MessageConsumptionFatal(code));
+            failure("receiving", reason.unwrap_or(error))
+        }
         _ => failure("receiving", error),
     }
 }

@@ -204,7 +204,7 @@ impl Member {
             match message {
                 Ok(message) => deliveries.extend(self.deliver(&message, room > deliveries.len())),
                 Err(error) => {
-                    self.failed(receive_failure(error));
+                    self.failed(receive_failure(error, || consumer.client().fatal_error()));
                     break;
                 }
             }

@@ -8,7 +8,7 @@ use idempotent_mq::{OutboundMessage, Publish, Settlement, SourceError, SourceErr
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ fn config(certificates: &Certificates, verifies_clients: bool) -> ServerConfig {
         roots.add(certificate(certificates.ca())).unwrap();
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap()
     } else {
-        Arc::new(NoClientAuth)
+        WebPkiClientVerifier::no_client_auth()
     };
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_client_cert_verifier(clients);
