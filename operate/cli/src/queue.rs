@@ -121,8 +121,9 @@ fn kafka(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Stri
 }
 
 #[cfg(not(feature = "kafka"))]
-fn kafka(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without Kafka; install it with the feature `kafka`".into())
+fn kafka(url: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let feature = if url.starts_with("kafkas:") { "kafka-tls" } else { "kafka" };
+    Err(format!("this binary was built without Kafka; install it with the feature `{feature}`"))
 }
 
 #[cfg(feature = "sqs")]
