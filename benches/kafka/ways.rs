@@ -1,5 +1,5 @@
 //! The topic, consumed in several ways.
-use idempotent::kafka::KafkaSource;
+use idempotent::kafka::{KafkaOptions, KafkaSource};
 use idempotent::{Executor, MemoryStore, RedisStore};
 use idempotent_harness::servers::{KafkaServer, RedisServer};
 use rdkafka::ClientConfig;
@@ -21,6 +21,10 @@ pub enum Way {
     /// The consumer runtime with keys, in Redis.
     Redis,
 }
+
+/// The longest time in which the broker collects messages for an answer. tansu waits for this time even if it has messages.
+const FETCH_WAIT: &str = "fetch.wait.max.ms";
+const FETCH_WAIT_MS: &str = "1";
 
 /// The environment that all ways share.
 pub struct Place {
@@ -49,8 +53,9 @@ impl Place {
             Way::Redis => (self.redis.clone(), TimedHandler::keyed()),
         };
         self.runtime.block_on(async {
-            let source = KafkaSource::builder(url, topic.clone(), topic).dead_letters(DEAD).connect().await.unwrap();
-            handler.consume(source, &executor, PREFETCH, messages).await
+            let options = KafkaOptions::new(url).property(FETCH_WAIT, FETCH_WAIT_MS);
+            let source = KafkaSource::builder(options, topic.clone(), topic).dead_letters(DEAD);
+            handler.consume(source.connect().await.unwrap(), &executor, PREFETCH, messages).await
         })
     }
 }
@@ -63,6 +68,7 @@ fn config(url: &str) -> ClientConfig {
 
 async fn bare(url: &str, topic: &str, messages: u64) -> Consumed {
     let mut config = config(url);
+    config.set(FETCH_WAIT, FETCH_WAIT_MS);
     config.set("group.id", topic).set("auto.offset.reset", "earliest").set("auto.commit.interval.ms", "100");
     // The offset of a message is stored once it is handled.
     let consumer: StreamConsumer = config.set("enable.auto.offset.store", "false").create().unwrap();
