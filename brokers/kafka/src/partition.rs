@@ -219,6 +219,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::message::removal;
 
     const WINDOW: usize = 5;
 
@@ -310,6 +311,30 @@ mod tests {
         assert_eq!(partition.step(now, WINDOW), Step::Pause(None));
         settle(&mut partition, 0);
         assert_eq!(partition.step(now, WINDOW), Step::Read);
+    }
+
+    #[test]
+    fn messages_are_produced_for_the_acknowledged_deliveries_before_the_offset() {
+        let (now, mut partition) = (Instant::now(), Partition::new(1));
+        let output = |topic: i64| Output { topic: topic.to_string(), copy: removal(Vec::new()) };
+        let topics = |partition: &Partition, offset| {
+            partition.outputs.before(offset).map(|output| output.topic.clone()).collect::<Vec<_>>()
+        };
+        read(&mut partition, 0..3, now);
+        for offset in 0..3 {
+            assert!(partition.add_output(offset, output(offset)));
+        }
+        assert!(!partition.add_output(3, output(3)), "it is not held");
+        settle(&mut partition, 0);
+        settle(&mut partition, 2);
+        assert!(!partition.add_output(2, output(2)), "it is settled");
+        assert!(partition.give_back(1, 1, at(now)));
+        assert_eq!((partition.commit(), topics(&partition, 1)), (Some(1), vec!["0".to_owned()]));
+        partition.outputs.produced(1);
+        partition.sought(1);
+        assert_eq!(partition.read(1, None, now, 11), Reading::Deliver(Some((2, Timestamp(9)))));
+        assert!(partition.settle(1, 11));
+        assert_eq!((partition.commit(), topics(&partition, 3)), (Some(3), vec!["2".to_owned()]));
     }
 
     #[test]
