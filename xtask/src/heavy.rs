@@ -21,8 +21,7 @@ pub(crate) struct Heavy {
 pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq", bench: None };
 pub(crate) const KAFKA: Heavy =
     Heavy { package: "idempotent-kafka", feature: "kafka", bench: Some("idempotent-kafka-bench") };
-pub(crate) const SQS: Heavy =
-    Heavy { package: "idempotent-sqs", feature: "sqs", bench: Some("idempotent-sqs-bench") };
+pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs", bench: Some("idempotent-sqs-bench") };
 pub(crate) const DYNAMODB: Heavy = Heavy { package: "idempotent-dynamodb", feature: "dynamodb", bench: None };
 const ALL: [Heavy; 4] = [ROCKETMQ, KAFKA, SQS, DYNAMODB];
 

@@ -78,9 +78,8 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 13] = [
-    "core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "peers",
-];
+const BENCHES: [&str; 13] =
+    ["core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "peers"];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -225,7 +224,10 @@ mod tests {
     #[test]
     fn a_mistake_is_reported_with_the_valid_values() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, pgmq, kafka, sqs"),
+            (
+                &["bench", "foo"][..],
+                "unknown argument `foo`; known here: core, redis, http, mq, nats, pgmq, kafka, sqs",
+            ),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),

@@ -55,7 +55,8 @@ pub(crate) fn transaction_failure(error: KafkaError, is_aborted: bool) -> Source
             SourceError::new(SourceErrorKind::Transient, format!("{DOING}: {}; it is aborted", words(&error)))
         }
         remedy => {
-            let remedy = remedy.unwrap_or("start the consumer again: the broker commits all of the transaction or nothing");
+            let remedy =
+                remedy.unwrap_or("start the consumer again: the broker commits all of the transaction or nothing");
             SourceError::new(SourceErrorKind::Fatal, format!("{DOING}: {}; {remedy}", words(&error)))
         }
     }

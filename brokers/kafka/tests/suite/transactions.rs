@@ -1,10 +1,10 @@
 //! Transactions, which commit offsets together with the messages of handlers.
+use idempotent_core::Timestamp;
 use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{
-    DeadLetter, Delivery, Message, Messages, OutboundMessage, Publish, PublishErrorKind, Settlement, Source, SourceError,
-    SourceErrorKind,
+    DeadLetter, Delivery, Message, Messages, OutboundMessage, Publish, PublishErrorKind, Settlement, Source,
+    SourceError, SourceErrorKind,
 };
-use idempotent_core::Timestamp;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -126,7 +126,10 @@ async fn a_process_whose_id_another_one_has_taken_over_commits_nothing() {
     let mut new = new.connect().await.unwrap();
     settle(&old, &held, Settlement::Ack).await;
     let error = failure(&mut old).await;
-    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the same `transactions` id"), "{error}");
+    assert!(
+        error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the same `transactions` id"),
+        "{error}"
+    );
     assert_eq!(world.committed(0), None);
     let held = one(&mut new).await;
     new.output().add(&held.0, &OutboundMessage::new(RECEIPTS, "r-2", "new")).unwrap();
