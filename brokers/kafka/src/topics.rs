@@ -31,6 +31,8 @@ pub(crate) struct Declaration {
 
 /// The maximum time of a step of connecting.
 const LIMIT: Duration = Duration::from_secs(5);
+/// The number of events that are read after a request for metadata.
+const EVENTS: u32 = 64;
 /// The maximum time of one request for metadata. The errors of the connection are examined in between.
 const SLICE: Duration = Duration::from_millis(500);
 
@@ -155,7 +157,8 @@ pub(crate) fn exists<C: ConsumerContext + 'static>(
             Err(error) => error,
         };
         // The reason is an event of the connection, such as a rejected password.
-        let events = std::iter::from_fn(|| consumer.recv().now_or_never());
+        // A call that reads a line for the log returns nothing, although other events follow.
+        let events = (0..EVENTS).filter_map(|_| consumer.recv().now_or_never());
         let reasons = events.filter_map(Result::err).chain([error]).map(|error| failure("connecting", error));
         let mut reasons: Vec<SourceError> = reasons.collect();
         let is_final = |error: &SourceError| error.kind() == SourceErrorKind::Fatal;
