@@ -47,6 +47,11 @@ impl AckQueue {
 async fn run(mut waiting: mpsc::UnboundedReceiver<PendingAck>, queue: Queue) {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        // A caller that has stopped waiting may repeat its call, and a batch must not contain a receipt twice.
+        batch.retain(|ack: &PendingAck| !ack.answer.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
         let receipts = batch.iter().map(|ack: &PendingAck| &*ack.receipt);
         let failed = queue.delete_batch(receipts, DOING).await;
         for (number, ack) in batch.drain(..).enumerate() {
