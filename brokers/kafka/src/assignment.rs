@@ -167,7 +167,8 @@ fn add(offsets: &mut TopicPartitionList, name: &PartitionName, offset: Option<i6
     }
 }
 
-fn names(list: &TopicPartitionList) -> Vec<PartitionName> {
+/// Returns the partitions of a list.
+pub(crate) fn names(list: &TopicPartitionList) -> Vec<PartitionName> {
     let name = |topic: &str, number| PartitionName { topic: topic.into(), number };
     list.elements().iter().map(|element| name(element.topic(), element.partition())).collect()
 }

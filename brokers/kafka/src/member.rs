@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, names};
 use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
 use crate::message::convert;
@@ -144,8 +144,15 @@ impl Member {
                 seeks.push((name.clone(), offset));
             }
         }
-        log_failure("pausing", apply(&pause, |list| consumer.pause(list)));
-        log_failure("resuming", apply(&resume, |list| consumer.resume(list)));
+        for (doing, list, is_paused) in [("pausing", &pause, true), ("resuming", &resume, false)] {
+            let done = apply(list, |list| if is_paused { consumer.pause(list) } else { consumer.resume(list) });
+            if done.is_err() {
+                // Without this, a partition that was not resumed would stay paused.
+                names(list).iter().for_each(|name| self.partition(name, |partition| partition.is_paused = !is_paused));
+                wake = wake.min(now + COMMIT);
+            }
+            log_failure(doing, done);
+        }
         for (name, offset) in seeks {
             match consumer.seek(&name.topic, name.number, Offset::Offset(offset), SEEK) {
                 Ok(()) => self.partition(&name, |partition| partition.sought(offset)),
