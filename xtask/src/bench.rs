@@ -40,14 +40,21 @@ pub(crate) const DELIVERY: Bench =
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 pub(crate) const OPERATE: Bench = Bench { name: "operate", package: "idempotent-operate-bench", targets: &["operate"] };
 pub(crate) const GROWTH: Bench = Bench { name: "growth", package: "idempotent-growth-bench", targets: &["growth"] };
+pub(crate) const SCALE: Bench = Bench { name: "scale", package: "idempotent-scale-bench", targets: &["scale"] };
 pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
+
+/// The figures that `idempotent plan` calculates with: a copy of the figures of [`SCALE`], as a package contains only its own folder.
+const CONSTANTS: &str = "operate/library/src/plan/measured.jsonl";
+
+/// The benches with the option `--full`.
+const FULL: [Bench; 2] = [OPERATE, SCALE];
 
 /// The options after the name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     json: bool,
     write: bool,
-    /// Ten times as many records, for the bench `operate`.
+    /// Ten times as many records, for the benches in [`FULL`].
     full: bool,
     only: Option<String>,
 }
@@ -82,8 +89,9 @@ impl Options {
 
 /// Runs a bench. A missed goal is printed, but is not a failure: this machine may not be the one to judge by.
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
-    if options.full && bench.name != OPERATE.name {
-        return Err(format!("`--full` is an option of `bench operate`: leave it out for `{}`", bench.name).into());
+    if options.full && FULL.iter().all(|full| full.name != bench.name) {
+        let names = FULL.map(|full| format!("`bench {}`", full.name)).join(" and ");
+        return Err(format!("`--full` is an option of {names}: leave it out for `{}`", bench.name).into());
     }
     let mut variables = vec![vec![]];
     if bench.name == PEERS.name {
@@ -111,6 +119,9 @@ pub(crate) fn run(bench: Bench, options: &Options) -> Done {
     }
     let figures = lines.lines().map(Figure::parse).collect::<Result<Vec<_>, _>>()?;
     write(bench.name, &root()?.join("docs"), &lines, &figures)?;
+    if bench.name == SCALE.name {
+        std::fs::write(root()?.join(CONSTANTS), &lines)?;
+    }
     print!("{lines}");
     Ok(true)
 }
@@ -166,7 +177,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, NATS, PGMQ, KAFKA, SQS, SQL, DELIVERY, OPERATE, GROWTH, PEERS]
+        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, NATS, PGMQ, KAFKA, SQS, SQL, DELIVERY, OPERATE, GROWTH, SCALE, PEERS]
         {
             let Ok(lines) = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))) else {
                 assert!(page::is_unmeasured(&page, name), "the figures of the table of `bench {name}` are missing");
@@ -176,6 +187,18 @@ mod tests {
             let anew = page::with_table(&page, name, &figures).unwrap();
             assert_eq!(anew, page, "`cargo xtask bench {name} --write` anew");
         }
+    }
+
+    #[test]
+    fn the_calculator_has_the_figures_of_the_bench() {
+        let measured = std::fs::read_to_string(root().unwrap().join("docs/benchmarks/scale.jsonl")).unwrap();
+        assert_eq!(std::fs::read_to_string(root().unwrap().join(CONSTANTS)).unwrap(), measured, "run `bench scale --write`");
+    }
+
+    #[test]
+    fn a_bench_without_more_records_refuses_the_option() {
+        let error = run(CORE, &Options { full: true, ..Options::default() }).unwrap_err().to_string();
+        assert!(error.contains("`bench operate` and `bench scale`") && error.contains("`core`"), "{error}");
     }
 
     #[test]

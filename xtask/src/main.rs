@@ -67,9 +67,10 @@ Before a release
 
 Measurements
   bench NAME [FILTER] [--json | --write] [--full]
-                    core, redis, http, mq, nats, pgmq, kafka, sqs, sql, delivery, operate, growth, peers; --write replaces the
+                    core, redis, http, mq, nats, pgmq, kafka, sqs, sql, delivery, operate, growth, scale, peers; --write replaces the
                     tables in docs/benchmarks.md;
-                    peers measures other libraries, and installs them into the target folder; operate --full uses 10,000,000 records
+                    peers measures other libraries, and installs them into the target folder; operate --full uses 10,000,000
+                    records, and scale --full 100,000,000 keys
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
@@ -78,8 +79,8 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 13] =
-    ["core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "peers"];
+const BENCHES: [&str; 14] =
+    ["core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "scale", "peers"];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -163,6 +164,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", "delivery", ref options @ ..] => bench::run(bench::DELIVERY, &bench::Options::parse(options)?),
         ["bench", "operate", ref options @ ..] => bench::run(bench::OPERATE, &bench::Options::parse(options)?),
         ["bench", "growth", ref options @ ..] => bench::run(bench::GROWTH, &bench::Options::parse(options)?),
+        ["bench", "scale", ref options @ ..] => bench::run(bench::SCALE, &bench::Options::parse(options)?),
         ["bench", "peers", ref options @ ..] => bench::run(bench::PEERS, &bench::Options::parse(options)?),
         ["bench"] => return Err(incomplete("bench", &BENCHES)),
         ["bench", other, ..] => return Err(unknown(other, &BENCHES)),

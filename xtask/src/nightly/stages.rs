@@ -146,7 +146,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask(&command, &command)
     }));
     stages.extend(
-        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "peers"].map(|bench| {
+        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "scale", "peers"].map(|bench| {
             let command = format!("bench {bench}");
             xtask(&command, &command)
         }),
