@@ -8,7 +8,7 @@ pub use idempotent_core::{
 };
 #[cfg(feature = "redis")]
 pub use idempotent_redis::{
-    CacheOptions, Durability, InvalidUrl, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier,
+    CacheOptions, Durability, InvalidUrl, RedisCounts, RedisMemory, RedisStore, RedisStoreBuilder, RedisTier,
 };
 #[cfg(feature = "mysql")]
 pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};

@@ -26,4 +26,5 @@ pub use self::delay_queue::{
 pub use self::durability::{Durability, RedisCounts};
 pub use self::store::RedisStore;
 pub use self::store::builder::RedisStoreBuilder;
+pub use self::store::memory::RedisMemory;
 pub use self::store::tier::RedisTier;

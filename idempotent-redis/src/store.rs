@@ -5,6 +5,7 @@ mod calls;
 mod completion;
 mod journal;
 mod listing;
+pub(crate) mod memory;
 mod order_tables;
 mod replication;
 mod replies;

@@ -9,6 +9,7 @@ mod migrate;
 mod order;
 #[cfg(feature = "database")]
 mod outbox;
+mod plan;
 
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub(crate) use self::outbox::{
     OutboxChangeArguments, OutboxCommand, OutboxListArguments, OutboxOptions, OutboxPurgeArguments,
     OutboxShowArguments, OutboxStatusArgument, SHORTEST_AGE,
 };
+pub(crate) use self::plan::PlanArguments;
 
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
@@ -147,6 +149,8 @@ pub(crate) enum Command {
     /// Runs the web console for this store and for queues, outboxes and delay queues.
     #[cfg(feature = "console")]
     Console(ConsoleArguments),
+    /// Calculates the servers, memory and processors for a load. Needs no store.
+    Plan(Box<PlanArguments>),
     /// Shows and applies the migrations of a database.
     #[command(subcommand)]
     Migrate(MigrateCommand),

@@ -13,6 +13,7 @@ mod migrate;
 mod order;
 #[cfg(feature = "database")]
 pub(crate) mod outbox;
+mod plan;
 mod purge;
 mod repair;
 
@@ -50,6 +51,7 @@ pub(crate) async fn run(arguments: &Arguments, stop: &StopRequest) -> anyhow::Re
             Command::Doctor(doctor) => doctor::doctor(global, doctor).await,
             #[cfg(feature = "console")]
             Command::Console(arguments) => console::console(global, arguments).await,
+            Command::Plan(arguments) => plan::plan(global, arguments).await,
             Command::Migrate(command) => migrate::migrate(global, command).await,
             Command::Completions { shell } => {
                 // `generate` panics if the reader closes stdout.

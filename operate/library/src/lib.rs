@@ -25,6 +25,7 @@ mod letter;
 mod listing;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
+pub mod plan;
 mod redrive;
 mod repair;
 mod stream;

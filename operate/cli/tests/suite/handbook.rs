@@ -1,6 +1,7 @@
 //! The commands of the guides `operating` and `command-line`, run on prepared incidents.
 //!
 //! A command of a guide that no incident runs fails a test.
+mod capacity;
 mod command_line;
 mod erasure;
 mod flows;
@@ -73,6 +74,7 @@ incidents! {
     a_store_is_checked: "Check a store" => command_line::checked;
     changes_are_listed: "The audit log" => command_line::audited;
     expired_records_are_removed: "Remove expired records" => command_line::purged;
+    a_load_is_planned: "Plan the capacity" => command_line::planned;
     completions_and_the_manual_are_printed: "Scripts" => command_line::scripted;
 }
 

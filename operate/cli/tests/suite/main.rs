@@ -9,6 +9,7 @@ mod doctor;
 mod handbook;
 mod order;
 mod outbox;
+mod plan;
 mod reference;
 mod repairs;
 mod samples;

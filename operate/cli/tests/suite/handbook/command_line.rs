@@ -133,6 +133,18 @@ pub(crate) async fn purged(incident: &mut Incident) {
     incident.shows("idempotent purge", &["\"done\":true"]);
 }
 
+pub(crate) async fn planned(incident: &mut Incident) {
+    incident.shows("idempotent plan --rate 12000/s --retention 24h", &["\"redis_records\"", "\"postgres_batches\""]);
+    let budget = "idempotent plan --rate 1e9/day --retention 24h --engine redis --fail-if 'masters>8'";
+    incident.ends(budget, 6, &["`masters>8`: masters is"]);
+    let server = RedisServer::start();
+    let store = idempotent::connect(server.url()).await.unwrap();
+    let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(()));
+    Executor::new(store).run(Call::new(Identity::new(Scene::Mq, "orders", "4711")), handler).await.unwrap();
+    incident.value("redis://localhost", server.url());
+    incident.shows("idempotent plan --from redis://localhost --retention 7d", &["sampled records"]);
+}
+
 pub(crate) async fn scripted(incident: &mut Incident) {
     incident.value("SHELL", "bash");
     incident.shows("idempotent completions SHELL", &["_idempotent()"]);
