@@ -86,9 +86,9 @@ enum EngineArgument {
 impl PlanArguments {
     /// Returns the workload. `observed` is that of a running store.
     pub(crate) fn workload(&self, observed: Option<Workload>) -> Workload {
-        let base = |rate, retention| observed.unwrap_or_else(|| Workload::new(rate, retention));
         // Without a running store, the parser requires both.
-        let mut load = base(self.rate.unwrap_or_default(), self.retention.unwrap_or_default());
+        let (rate, retention) = (self.rate.unwrap_or_default(), self.retention.unwrap_or_default());
+        let mut load = observed.unwrap_or_else(|| Workload::new(rate, retention));
         set(&mut load.rate, self.rate);
         set(&mut load.retention, self.retention);
         set(&mut load.peak, self.peak);
