@@ -31,6 +31,8 @@ guides! {
     shutting_down = "shutting-down.md",
     deploying = "deploying.md",
     sizing = "sizing.md",
+    capacity = "capacity.md",
+    regions = "regions.md",
     alerts = "alerts.md",
     command_line = "command-line.md",
     console = "console.md",

@@ -68,6 +68,12 @@ pub mod deploying {}
 #[doc = include_str!("../../guides/sizing.md")]
 pub mod sizing {}
 
+#[doc = include_str!("../../guides/capacity.md")]
+pub mod capacity {}
+
+#[doc = include_str!("../../guides/regions.md")]
+pub mod regions {}
+
 #[doc = include_str!("../../guides/alerts.md")]
 pub mod alerts {}
 

@@ -10,6 +10,8 @@
 //! [`LetterFilter`] selects dead letters of a queue, [`LetterSummary`] describes one without its body, and [`Redriver`]
 //! puts them back into their queue or removes them. [`AuditTrail`] records any other change.
 //!
+//! [`plan`] calculates memory, processors and servers for a load.
+//!
 //! `OutboxAccess` and [`DelayAccess`] show an outbox, a delay queue and a delay table of any database. The features `outbox`,
 //! `delay` and `delay-queue` switch them on.
 //!

@@ -40,6 +40,18 @@ async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
 }
 
 #[tokio::test]
+async fn the_keys_and_the_memory_of_a_server_are_read() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    cycle(&store, "a").await.unwrap();
+    let memory = store.memory().await.unwrap();
+    assert_eq!(memory.keys, 2, "the record and the epoch");
+    assert!(memory.used_bytes > 500_000 && memory.resident_bytes > 500_000, "{memory:?}");
+    server.kill();
+    said(store.memory().await, NotApplied, &["refused"]);
+}
+
+#[tokio::test]
 async fn a_server_whose_memory_is_full_causes_a_warning() {
     let server = RedisServer::start();
     let store = open(&server).await;
