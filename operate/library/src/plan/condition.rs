@@ -7,7 +7,7 @@ use super::form::Form;
 use super::quantity::{bytes, count, parse_bytes};
 
 /// The operators, the longer ones first.
-const OPERATORS: [(&str, Comparison); 4] = [
+static OPERATORS: [(&str, Comparison); 4] = [
     (">=", |figure, limit| figure >= limit),
     ("<=", |figure, limit| figure <= limit),
     (">", |figure, limit| figure > limit),
@@ -20,7 +20,7 @@ type Comparison = fn(f64, f64) -> bool;
 type Figure = fn(&Form) -> Option<f64>;
 
 /// The figures with their names, and whether they are in bytes.
-const FIGURES: [(&str, bool, Figure); 9] = [
+static FIGURES: [(&str, bool, Figure); 9] = [
     ("masters", false, |form| form.name.is_in_memory().then_some(form.servers as f64)),
     ("databases", false, |form| (!form.name.is_in_memory()).then_some(form.servers as f64)),
     ("memory", true, |form| form.resident_bytes),
@@ -63,7 +63,7 @@ impl FromStr for Condition {
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let refuse = |rule: String| PlanError::Condition { text: text.to_owned(), rule };
         let names = || FIGURES.map(|(name, ..)| name).join(", ");
-        let found = OPERATORS.iter().find_map(|(sign, compare)| Some((text.split_once(sign)?, *compare)));
+        let found = OPERATORS.iter().find_map(|(sign, compare)| Some((text.split_once(*sign)?, *compare)));
         let Some(((name, limit), compare)) = found else {
             return Err(refuse("expected a figure, `>`, `>=`, `<` or `<=`, and a limit, such as `masters>8`".to_owned()));
         };

@@ -20,7 +20,7 @@ macro_rules! constants {
             /// [`InvalidConstant`](PlanError::InvalidConstant) or [`MissingConstant`](PlanError::MissingConstant).
             pub fn parse(lines: &str) -> Result<Self, PlanError> {
                 let figures = figures(lines)?;
-                let value = |row, unit| {
+                let value = |row: &'static str, unit: &str| {
                     let found = figures.iter().find(|figure| figure.name == row && figure.unit == unit);
                     found.map(|figure| figure.value).ok_or(PlanError::MissingConstant { row })
                 };
@@ -141,7 +141,7 @@ mod tests {
         // The prototype has a figure with this case, too.
         assert_eq!(missing, PlanError::MissingConstant { row: "redis AOF of a cycle" });
         let invalid = Constants::parse("{}\n").unwrap_err().to_string();
-        assert!(invalid.contains("line 1") && invalid.contains("no `value`"), "{invalid}");
+        assert!(invalid.contains("line 1") && invalid.contains("no `store`"), "{invalid}");
     }
 
     #[test]

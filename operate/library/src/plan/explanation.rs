@@ -3,7 +3,7 @@ use serde::Serialize;
 
 use super::constants::Constants;
 use super::form::{
-    BATCH, COPIED, FILLED, Form, MOST_ROWS, MOST_TRANSACTIONS, PURGE, SAVED_PER_SECOND, SMALLEST_CLUSTER, record_bytes,
+    BATCH, COPIED, FILLED, Form, FormName, MOST_ROWS, MOST_TRANSACTIONS, PURGE, SAVED_PER_SECOND, SMALLEST_CLUSTER, record_bytes,
 };
 use super::quantity::{bytes, count, digits};
 use super::workload::Workload;
@@ -94,7 +94,7 @@ fn of_redis(steps: &mut Vec<Step>, load: &Workload, constants: &Constants, form:
 
 fn of_postgres(steps: &mut Vec<Step>, load: &Workload, constants: &Constants, form: &Form) {
     let of = form.name.text();
-    let is_batched = form.name == super::form::FormName::PostgresBatches;
+    let is_batched = form.name == FormName::PostgresBatches;
     let (micros, batch) = if is_batched { (constants.sql_batch, BATCH) } else { (constants.sql_cycle, 1.0) };
     let (rate, records) = (count(load.rate), count(form.records));
     let more = load.results * load.result_bytes + load.fingerprints * 17.0;
@@ -113,7 +113,7 @@ fn of_postgres(steps: &mut Vec<Step>, load: &Workload, constants: &Constants, fo
     );
     steps.push(step(of, "WAL in a day", formula, bytes(form.wal_bytes_per_day.unwrap_or_default())));
     let transactions = count(form.transactions_per_day.unwrap_or_default());
-    steps.push(step(of, "transactions in a day", format!("2 × {rate}/s × 86,400 s / {batch}"), transactions.clone()));
+    steps.push(step(of, "transactions in a day", format!("2 × {rate}/s × 86,400 s / {batch}"), transactions));
     let formula = format!(
         "records / {}, and transactions / {}, as an assumption",
         count(MOST_ROWS),

@@ -72,7 +72,7 @@ impl RecordSample {
 }
 
 impl Default for RecordSample {
-    /// An empty sample.
+    /// Returns an empty sample.
     fn default() -> Self {
         Self { records: 0, age: Duration::ZERO, fingerprints: 0.0, results: 0.0, result_bytes: 0.0 }
     }
