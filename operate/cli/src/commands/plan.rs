@@ -7,18 +7,15 @@ use crate::arguments::{Format, GlobalOptions, PlanArguments};
 use crate::failure::Failure;
 use crate::output;
 
-/// A workload that was read from a running store, and a note about it.
-struct Observed {
-    load: Workload,
-    note: String,
-}
+/// A workload that was read from a running store, and a note about the store.
+type Observed = (Workload, String);
 
 pub(super) async fn plan(global: &GlobalOptions, arguments: &PlanArguments) -> anyhow::Result<()> {
-    let observed = match &arguments.from {
+    let (load, note) = match &arguments.from {
         Some(url) => Some(observed(global, url).await?),
         None => None,
-    };
-    let (load, note) = observed.map(|observed| (observed.load, observed.note)).unzip();
+    }
+    .unzip();
     let usage = |error: PlanError| Failure::Usage(error.to_string());
     let mut plan = Plan::of(&arguments.workload(load), &Constants::measured()?).map_err(usage)?;
     plan.notes.extend(note);
@@ -76,7 +73,7 @@ async fn observed(global: &GlobalOptions, from: &str) -> anyhow::Result<Observed
         sample.records,
         idempotent_operate::short_time(age)
     );
-    Ok(Observed { load, note })
+    Ok((load, note))
 }
 
 #[cfg(not(feature = "redis"))]

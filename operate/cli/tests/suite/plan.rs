@@ -120,12 +120,10 @@ fn a_store_without_records_and_a_store_that_is_down_end_with_their_exit_codes() 
     let empty = run("", &["plan", "--from", &server.url()]);
     assert!(empty.code == 4 && empty.err.contains("no consumed record"), "{empty:?}");
     fill(&server, 10);
-    let doubled = |more: &[&str]| {
-        let url = server.url();
-        let plan: Value = serde_json::from_str(&done("", &[&["plan", "--from", &url, "--engine", "redis"], more].concat())).unwrap();
-        plan["load"]["live"].as_f64().unwrap()
-    };
-    assert_eq!(doubled(&["--rate", "10/s", "--retention", "1h"]), 36_000.0, "options override the store");
+    let url = server.url();
+    let plan = done("", &["plan", "--from", &url, "--rate", "10/s", "--retention", "1h"]);
+    let plan: Value = serde_json::from_str(&plan).unwrap();
+    assert_eq!(plan["load"]["live"], 36_000.0, "options override the store");
     server.kill();
     let down = run("", &["plan", "--from", &server.url()]);
     assert_eq!(down.code, 7, "{down:?}");
