@@ -1,7 +1,7 @@
 //! Capacity plans: how many servers, how much memory and how many processors a load needs.
 //!
 //! A [`Workload`] describes the load. [`Plan::of`] calculates each form in which stores can keep the records of this load, by the [`Constants`]
-//! that the benchmarks of this project measured. The calculation is pure. It opens no connection.
+//! that the benchmarks of this project measured. The calculation is pure, and opens no connection.
 //!
 //! [`RecordSample`] describes the records of a running store, and [`Condition`] compares a plan with a budget.
 //!

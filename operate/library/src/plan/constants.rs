@@ -89,7 +89,7 @@ impl Constants {
 
     /// Returns the memory in bytes of a consumed record in Redis with a result of this length.
     ///
-    /// The value lies between the measured lengths on a straight line.
+    /// Values between the measured lengths are on straight lines.
     #[must_use]
     pub fn with_result(&self, length: f64) -> f64 {
         let points = [(0.0, self.record), (100.0, self.result_of_100), (500.0, self.result_of_500)];
