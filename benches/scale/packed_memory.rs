@@ -51,8 +51,7 @@ fn fill(pipeline: &mut Pipeline, keys: u64) -> u64 {
     let sets = keys.div_ceil(MEAN);
     for from in (0..keys).step_by(PASS as usize) {
         let pass = from..(from + PASS).min(keys);
-        let mut members: Vec<_> =
-            pass.map(|number| (mixed(number ^ (1 << 62)) % sets, mixed(number) as i64)).collect();
+        let mut members: Vec<_> = pass.map(|number| (mixed(number ^ (1 << 62)) % sets, mixed(number) as i64)).collect();
         members.sort_unstable_by_key(|(set, _)| *set);
         for (at, own) in members.chunk_by(|(one, _), (other, _)| one == other).enumerate() {
             let key = name(own[0].0);

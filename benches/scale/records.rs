@@ -87,15 +87,7 @@ impl Records {
 
     fn complete(&mut self, number: u64, stamp: i64) {
         let (key, guard) = (key(number), guard(number, stamp));
-        self.pipeline.add(&[
-            &b"EVALSHA"[..],
-            &self.complete[..],
-            b"1",
-            key.as_bytes(),
-            RETENTION,
-            b"1",
-            &guard,
-        ]);
+        self.pipeline.add(&[&b"EVALSHA"[..], &self.complete[..], b"1", key.as_bytes(), RETENTION, b"1", &guard]);
     }
 }
 

@@ -192,7 +192,11 @@ mod tests {
     #[test]
     fn the_calculator_has_the_figures_of_the_bench() {
         let measured = std::fs::read_to_string(root().unwrap().join("docs/benchmarks/scale.jsonl")).unwrap();
-        assert_eq!(std::fs::read_to_string(root().unwrap().join(CONSTANTS)).unwrap(), measured, "run `bench scale --write`");
+        assert_eq!(
+            std::fs::read_to_string(root().unwrap().join(CONSTANTS)).unwrap(),
+            measured,
+            "run `bench scale --write`"
+        );
     }
 
     #[test]

@@ -24,7 +24,8 @@ impl RedisMemory {
         self.used_bytes += info.number("used_memory")?;
         self.resident_bytes += info.number("used_memory_rss")?;
         let databases = info.0.lines().filter(|line| line.starts_with("db"));
-        let keys = databases.filter_map(|line| line.split_once(":keys=")?.1.split(',').next()?.trim().parse::<u64>().ok());
+        let keys =
+            databases.filter_map(|line| line.split_once(":keys=")?.1.split(',').next()?.trim().parse::<u64>().ok());
         self.keys += keys.sum::<u64>();
         Some(())
     }
@@ -44,7 +45,8 @@ impl RedisStore {
             let reply = batcher.connection().send(Cmd::new().arg("INFO")).await?;
             let added = startup::text(&reply).and_then(|text| memory.add(ServerInfo(text)));
             added.ok_or_else(|| {
-                StoreError::new(StoreErrorKind::Schema).because("`INFO` has no memory: the server is no Redis or Valkey")
+                StoreError::new(StoreErrorKind::Schema)
+                    .because("`INFO` has no memory: the server is no Redis or Valkey")
             })?;
         }
         Ok(memory)

@@ -146,10 +146,12 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask(&command, &command)
     }));
     stages.extend(
-        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "scale", "peers"].map(|bench| {
-            let command = format!("bench {bench}");
-            xtask(&command, &command)
-        }),
+        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "scale", "peers"].map(
+            |bench| {
+                let command = format!("bench {bench}");
+                xtask(&command, &command)
+            },
+        ),
     );
     stages
 }

@@ -13,7 +13,9 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn a_plan_needs_no_store_and_has_a_line_for_each_form() {
     let text = done("", &with(&["-o", "table"]));
-    for part in ["load   12,000 new keys/s, 60,000/s at the peak", "redis, a record for each key", "postgres, batches of 64"] {
+    for part in
+        ["load   12,000 new keys/s, 60,000/s at the peak", "redis, a record for each key", "postgres, batches of 64"]
+    {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
     let json: Value = serde_json::from_str(&done("", &LOAD)).unwrap();
@@ -25,7 +27,11 @@ fn a_plan_needs_no_store_and_has_a_line_for_each_form() {
 #[test]
 fn an_explanation_names_each_formula_and_each_constant() {
     let text = done("", &with(&["--explain", "-o", "table"]));
-    let parts = ["  masters = ", "  WAL in a day = ", "  redis memory of a consumed record = measured by `cargo xtask bench scale` = "];
+    let parts = [
+        "  masters = ",
+        "  WAL in a day = ",
+        "  redis memory of a consumed record = measured by `cargo xtask bench scale` = ",
+    ];
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     let json: Value = serde_json::from_str(&done("", &with(&["--explain", "--json", "-o", "table"]))).unwrap();
     assert!(json["steps"].as_array().unwrap().len() > 20, "{json}");

@@ -65,7 +65,9 @@ impl FromStr for Condition {
         let names = || FIGURES.map(|(name, ..)| name).join(", ");
         let found = OPERATORS.iter().find_map(|(sign, compare)| Some((text.split_once(*sign)?, *compare)));
         let Some(((name, limit), compare)) = found else {
-            return Err(refuse("expected a figure, `>`, `>=`, `<` or `<=`, and a limit, such as `masters>8`".to_owned()));
+            return Err(refuse(
+                "expected a figure, `>`, `>=`, `<` or `<=`, and a limit, such as `masters>8`".to_owned(),
+            ));
         };
         let named = FIGURES.iter().find(|(known, ..)| *known == name.trim());
         let Some((name, is_in_bytes, figure)) = named else {

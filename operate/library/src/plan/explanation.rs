@@ -3,7 +3,8 @@ use serde::Serialize;
 
 use super::constants::Constants;
 use super::form::{
-    BATCH, COPIED, FILLED, Form, FormName, MOST_ROWS, MOST_TRANSACTIONS, PURGE, SAVED_PER_SECOND, SMALLEST_CLUSTER, record_bytes,
+    BATCH, COPIED, FILLED, Form, FormName, MOST_ROWS, MOST_TRANSACTIONS, PURGE, SAVED_PER_SECOND, SMALLEST_CLUSTER,
+    record_bytes,
 };
 use super::quantity::{bytes, count, digits};
 use super::workload::Workload;
@@ -114,10 +115,7 @@ fn of_postgres(steps: &mut Vec<Step>, load: &Workload, constants: &Constants, fo
     steps.push(step(of, "WAL in a day", formula, bytes(form.wal_bytes_per_day.unwrap_or_default())));
     let transactions = count(form.transactions_per_day.unwrap_or_default());
     steps.push(step(of, "transactions in a day", format!("2 × {rate}/s × 86,400 s / {batch}"), transactions));
-    let formula = format!(
-        "records / {}, and transactions / {}, as an assumption",
-        count(MOST_ROWS),
-        count(MOST_TRANSACTIONS)
-    );
+    let formula =
+        format!("records / {}, and transactions / {}, as an assumption", count(MOST_ROWS), count(MOST_TRANSACTIONS));
     steps.push(step(of, "databases", formula, form.servers.to_string()));
 }

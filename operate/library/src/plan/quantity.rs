@@ -130,7 +130,9 @@ mod tests {
 
     #[test]
     fn quantities_of_each_form_are_read_and_other_texts_are_refused() {
-        for (text, rate) in [("12,000/s", 12_000.0), ("86400/day", 1.0), ("7200/h", 2.0), ("0/s", 0.0), ("1e3 / s", 1e3)] {
+        for (text, rate) in
+            [("12,000/s", 12_000.0), ("86400/day", 1.0), ("7200/h", 2.0), ("0/s", 0.0), ("1e3 / s", 1e3)]
+        {
             assert_eq!(parse_rate(text), Ok(rate), "{text}");
         }
         for text in ["", "12000", "/s", "12/fortnight", "-1/s", "NaN/s", "inf/s", "1e400/s", "12 000/s"] {

@@ -93,7 +93,8 @@ mod tests {
             let call = Call::new(Identity::new(Scene::Mq, "orders", &number));
             let call = if number % 4 == 0 { call.fingerprint(Ok(Fingerprint::of_bytes(b"body"))) } else { call };
             if number % 2 == 0 {
-                let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>("12345678".to_owned()));
+                let handler =
+                    Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>("12345678".to_owned()));
                 executor.run(call, handler).await.unwrap();
             } else {
                 let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(()));

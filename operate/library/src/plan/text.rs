@@ -94,5 +94,9 @@ fn servers(load: &Workload, form: &Form) -> String {
         (false, 1) => ("1".to_owned(), "database"),
         (false, databases) => (count(databases as f64), "databases"),
     };
-    if form.name.is_in_memory() { format!("{number} {name} of {}", bytes(load.node_bytes)) } else { format!("{number} {name}") }
+    if form.name.is_in_memory() {
+        format!("{number} {name} of {}", bytes(load.node_bytes))
+    } else {
+        format!("{number} {name}")
+    }
 }

@@ -61,7 +61,8 @@ fn workloads() -> Vec<(&'static str, Workload)> {
 #[test]
 fn the_outputs_are_those_of_the_files() {
     let is_overwritten = std::env::var("GOLDEN").is_ok_and(|value| value == "overwrite");
-    let mut outputs: Vec<_> = workloads().into_iter().map(|(name, load)| (name.to_owned(), plan(&load).text())).collect();
+    let mut outputs: Vec<_> =
+        workloads().into_iter().map(|(name, load)| (name.to_owned(), plan(&load).text())).collect();
     outputs.push(("explanation".to_owned(), plan(&load("12000/s", DAY)).explanation()));
     outputs.push(("json".to_owned(), format!("{:#}\n", plan(&load("12000/s", DAY)).json(true))));
     for (name, output) in outputs {
