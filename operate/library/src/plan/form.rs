@@ -2,7 +2,7 @@
 use serde::Serialize;
 
 use super::constants::Constants;
-use super::workload::{Engine, Workload};
+use super::workload::{Engine, MEASURED_KEY, Workload};
 
 /// A form in which a store keeps records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -113,7 +113,13 @@ pub(super) const DAY: f64 = 86_400.0;
 pub(super) fn record_bytes(load: &Workload, constants: &Constants) -> f64 {
     let has_result = if load.result_bytes > 0.0 { load.results } else { 0.0 };
     let result = has_result * (constants.with_result(load.result_bytes) - constants.record);
-    constants.record + load.fingerprints * (constants.fingerprint - constants.record) + result
+    let key = allocated_key(load.key_bytes) - allocated_key(MEASURED_KEY);
+    constants.record + key + load.fingerprints * (constants.fingerprint - constants.record) + result
+}
+
+/// Returns the bytes that Redis allocates for a key of this length: a header of 3 bytes, an end of 1 byte, and steps of 16 bytes.
+fn allocated_key(length: f64) -> f64 {
+    ((length + 4.0) / 16.0).ceil() * 16.0
 }
 
 /// Calculates a form.

@@ -14,6 +14,8 @@ pub struct RecordSample {
     pub records: usize,
     /// The age of the oldest one.
     pub age: Duration,
+    /// The mean length of their storage keys in bytes.
+    pub key_bytes: f64,
     /// The share of records with a fingerprint.
     pub fingerprints: f64,
     /// The share of records with a result.
@@ -35,12 +37,13 @@ impl RecordSample {
         let mut filter = KeyFilter::of_states(&[StateKind::Consumed]);
         filter.namespace = Some(namespace.to_owned());
         let (mut sample, mut bytes, mut after) = (Self::default(), 0, None);
-        let (mut fingerprints, mut results, mut examined) = (0, 0, 0);
+        let (mut fingerprints, mut results, mut examined, mut names) = (0, 0, 0, 0);
         while sample.records < most && examined < 10 * most {
             let limits = PageLimits { keys: most - sample.records, examined: most };
             let page = search.search(&filter, after, limits).await?;
             for entry in &page.entries {
                 sample.records += 1;
+                names += entry.key.as_str().len();
                 sample.age = sample.age.max(page.now - entry.record.updated_at);
                 fingerprints += usize::from(entry.record.fingerprint.is_some());
                 results += usize::from(entry.result_bytes.is_some());
@@ -54,6 +57,7 @@ impl RecordSample {
         if sample.records == 0 {
             return Ok(None);
         }
+        sample.key_bytes = names as f64 / sample.records as f64;
         sample.fingerprints = fingerprints as f64 / sample.records as f64;
         sample.results = results as f64 / sample.records as f64;
         sample.result_bytes = bytes as f64 / results.max(1) as f64;
@@ -66,6 +70,7 @@ impl RecordSample {
     pub fn workload(&self, keys: u64) -> Workload {
         let age = self.age.max(Duration::from_millis(1));
         let mut load = Workload::new(keys as f64 / age.as_secs_f64(), age);
+        load.key_bytes = self.key_bytes.max(1.0);
         (load.fingerprints, load.results, load.result_bytes) = (self.fingerprints, self.results, self.result_bytes);
         load
     }
@@ -74,7 +79,7 @@ impl RecordSample {
 impl Default for RecordSample {
     /// Returns an empty sample.
     fn default() -> Self {
-        Self { records: 0, age: Duration::ZERO, fingerprints: 0.0, results: 0.0, result_bytes: 0.0 }
+        Self { records: 0, age: Duration::ZERO, key_bytes: 0.0, fingerprints: 0.0, results: 0.0, result_bytes: 0.0 }
     }
 }
 
@@ -103,6 +108,7 @@ mod tests {
         }
         let all = RecordSample::take(executor.store(), "idempotent", 100).await.unwrap().unwrap();
         assert_eq!((all.records, all.fingerprints, all.results), (40, 0.25, 0.5));
+        assert_eq!(all.key_bytes, "idempotent:mq:orders:{}".len() as f64 + 22.0);
         assert_eq!(all.result_bytes, 10.0, "with quotation marks");
         assert_eq!(RecordSample::take(executor.store(), "idempotent", 10).await.unwrap().unwrap().records, 10);
         assert_eq!(RecordSample::take(executor.store(), "other", 10).await.unwrap(), None);

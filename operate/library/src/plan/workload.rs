@@ -42,6 +42,11 @@ pub struct Workload {
     /// # Default
     /// 5
     pub peak: f64,
+    /// The mean length of a storage key in bytes.
+    ///
+    /// # Default
+    /// 40
+    pub key_bytes: f64,
     /// The encoded length of a stored result in bytes. 0: no result is stored.
     ///
     /// # Default
@@ -99,6 +104,9 @@ pub struct Workload {
     pub prices: Option<Prices>,
 }
 
+/// The length of the keys with which the constants were measured.
+pub(super) const MEASURED_KEY: f64 = 40.0;
+
 impl Workload {
     /// Creates a workload of `rate` new keys per second that are kept for `retention`, with defaults for all other values.
     #[must_use]
@@ -107,6 +115,7 @@ impl Workload {
             rate,
             retention,
             peak: 5.0,
+            key_bytes: MEASURED_KEY,
             result_bytes: 0.0,
             results: 1.0,
             fingerprints: 0.0,
@@ -144,6 +153,7 @@ impl Workload {
             ("the rate per second", self.rate, 1e-6..=1e9, "a rate from one key in 11 days to 1e9/s"),
             ("the retention in seconds", retention, 1e-3..=315_576_000.0, "1ms to 10 years"),
             ("the peak factor", self.peak, 1.0..=1_000.0, "1 to 1000"),
+            ("the key in bytes", self.key_bytes, 1.0..=1_000.0, "1B to 1000B"),
             ("the result in bytes", self.result_bytes, 0.0..=1e8, "0B to 100MB"),
             ("the share of results", self.results, 0.0..=1.0, "0 to 1"),
             ("the share of fingerprints", self.fingerprints, 0.0..=1.0, "0 to 1"),
