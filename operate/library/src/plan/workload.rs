@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn each_value_out_of_its_range_is_named() {
-        let changes: [(&str, fn(&mut Workload)); 8] = [
+        type Change = fn(&mut Workload);
+        let changes: [(&str, Change); 8] = [
             ("rate", |load| load.rate = 0.0),
             ("retention", |load| load.retention = Duration::MAX),
             ("peak", |load| load.peak = 0.5),
