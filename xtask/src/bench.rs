@@ -177,7 +177,8 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, NATS, PGMQ, KAFKA, SQS, SQL, DELIVERY, OPERATE, GROWTH, SCALE, PEERS]
+        for Bench { name, .. } in
+            [CORE, REDIS, HTTP, MQ, NATS, PGMQ, KAFKA, SQS, SQL, DELIVERY, OPERATE, GROWTH, SCALE, PEERS]
         {
             let Ok(lines) = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))) else {
                 assert!(page::is_unmeasured(&page, name), "the figures of the table of `bench {name}` are missing");

@@ -79,8 +79,10 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 14] =
-    ["core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "scale", "peers"];
+const BENCHES: [&str; 14] = [
+    "core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "scale",
+    "peers",
+];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;

@@ -185,7 +185,8 @@ fn run_suites(name: &str, suites: &[&Suite]) -> Done {
 
 /// Returns cargo's arguments for the packages of the suites and for the programs, with the clients.
 fn with_clients(suites: &[&Suite]) -> Vec<String> {
-    let programs = |suite: &&&Suite| suite.programs.iter().copied().chain([suite.heavy.package]).chain(suite.heavy.bench);
+    let programs =
+        |suite: &&&Suite| suite.programs.iter().copied().chain([suite.heavy.package]).chain(suite.heavy.bench);
     let packages: BTreeSet<_> = suites.iter().flat_map(|suite| programs(&suite)).collect();
     let features = suites.iter().flat_map(|suite| {
         let of_programs = suite.programs.iter().map(|program| format!("{program}/{}", suite.heavy.feature));
