@@ -1,5 +1,5 @@
-//! The tests of adapters and stores whose clients take minutes to build. `test clients`, which is in CI, covers Kafka, SQS and
-//! DynamoDB in one build. Each of them, and RocketMQ, has a command of its own.
+//! The tests of adapters and stores whose clients take minutes to build. `test clients` covers Kafka, SQS and DynamoDB in one
+//! build. Each of them, and RocketMQ, has a command of its own.
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::process::Command;
