@@ -28,8 +28,8 @@ use crate::observe::Counters;
 use crate::policy::ResolvedPolicy;
 use crate::waiters::Waiters;
 use crate::{
-    Clock, DuplicateMessages, Entropy, InFlight, Key, Observer, Policy, PolicyError, Rejection, Scene, Store,
-    StoreError, StoreErrorKind,
+    Clock, DuplicateMessages, Entropy, EntropyError, InFlight, Key, Observer, OwnerToken, Policy, PolicyError,
+    Rejection, Scene, Store, StoreError, StoreErrorKind,
 };
 
 /// The shared state of an [`Executor`](crate::Executor).
@@ -232,6 +232,12 @@ impl Engine {
     pub(crate) fn deferral_delay(&self, key: &Key, remember_for: Duration, policy: &ResolvedPolicy) -> Duration {
         let times = self.deferrals.count(key, remember_for, self.clock.now());
         delay(policy.in_flight_delay, policy.in_flight_delay_max, times, policy.jitter, self.jitter_bits())
+    }
+
+    /// Creates an owner token.
+    pub(crate) fn new_owner(&self) -> Result<OwnerToken, EntropyError> {
+        // The value zero marks a token that was not kept, so no owner gets it.
+        Ok(OwnerToken(self.entropy.bits()?.max(1)))
     }
 
     /// Returns random bits for jitter, or zero if no randomness is available.

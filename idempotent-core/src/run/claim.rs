@@ -30,7 +30,7 @@ const RETRY_PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_m
 
 pub(super) fn claim<'e>(
     engine: &'e Arc<Engine>,
-    prepared: Box<Prepared>,
+    mut prepared: Box<Prepared>,
     context: &TaskContext,
     report: &mut Report<'e>,
 ) -> impl Future<Output = Result<Attempt<'e>, NotAcquired>> {
@@ -44,7 +44,7 @@ pub(super) fn claim<'e>(
             began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
         }
         // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
-        let guard = ReleaseOnDrop::new(engine, &prepared);
+        let mut guard = ReleaseOnDrop::new(engine, &prepared);
         let mut ambiguous_since = None;
         // Only pure steps run between `began` and this request.
         let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
@@ -52,9 +52,9 @@ pub(super) fn claim<'e>(
             (prepared.policy.on_in_flight, &reply.answer)
         {
             let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
+            let waiting = (reply, in_flight, deadline);
             reply =
-                Box::pin(wait_for_run(engine, &prepared, report, &mut ambiguous_since, (reply, in_flight), deadline))
-                    .await;
+                Box::pin(wait_for_run(engine, &mut prepared, &mut guard, report, &mut ambiguous_since, waiting)).await;
         }
         handle_reply(engine, prepared, guard, reply, context, report)
     }
@@ -210,8 +210,9 @@ async fn retry_claim(
         match pauses.next() {
             Some(rest) if is_retryable && !late => pause(&*engine.clock, rest).await,
             _ => {
+                // A late copy of an earlier try may have been granted before the last one was sent.
                 return ClaimReply {
-                    sent: ambiguous_since.unwrap_or(sent),
+                    sent: ambiguous_since.unwrap_or(began),
                     is_ambiguous: ambiguous_since.is_some(),
                     answer,
                 };
@@ -225,11 +226,11 @@ async fn retry_claim(
 /// Waits until `deadline` for the run in flight to end, and sends the claim again after each notification.
 async fn wait_for_run(
     engine: &Engine,
-    prepared: &Prepared,
+    prepared: &mut Prepared,
+    guard: &mut ReleaseOnDrop<'_>,
     report: &Report<'_>,
     ambiguous_since: &mut Option<Instant>,
-    (mut reply, mut in_flight): (ClaimReply, InFlight),
-    deadline: Instant,
+    (mut reply, mut in_flight, deadline): (ClaimReply, InFlight, Instant),
 ) -> ClaimReply {
     // The call is deferred if too many calls wait already.
     let Ok(_place) = engine.wait_permits.try_acquire() else { return reply };
@@ -238,6 +239,13 @@ async fn wait_for_run(
     loop {
         // Watching starts before the next claim, so that no settlement in between is missed.
         let settled = engine.watch(&prepared.request.key);
+        // A late copy of an answered claim may be granted during the wait. The next claim must not take that old grant for its own.
+        if ambiguous_since.is_none()
+            && let Ok(owner) = engine.new_owner()
+        {
+            prepared.request.owner = owner;
+            guard.claims_as(owner);
+        }
         reply = send_claim(engine, prepared, report, ambiguous_since, Some(deadline), engine.clock.now()).await;
         let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
         match &reply.answer {

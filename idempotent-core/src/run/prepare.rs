@@ -69,8 +69,7 @@ pub(super) fn prepare(
         return Err(draining_rejection());
     }
     let fingerprint = fingerprint?;
-    // The value zero marks a token that was not kept, so no owner gets it.
-    let owner = OwnerToken(engine.entropy.bits()?.max(1));
+    let owner = engine.new_owner()?;
     let mut request = claim_request(&identity, key, owner, fingerprint, &policy);
     if token_ttl.is_some() {
         // The issue of the token is recorded as an attempt.

@@ -8,7 +8,7 @@ use crate::clock::{before, later};
 use crate::engine::Engine;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::TransactionalRun;
-use crate::{ClaimHandle, FencingToken, ReleaseKind, Store};
+use crate::{ClaimHandle, FencingToken, OwnerToken, ReleaseKind, Store};
 
 /// A guard that releases the key of a run that is dropped midway, as far as that is safe. It is created before the
 /// claim is sent: if the call is dropped before the answer arrives, the guard releases a key that may have been
@@ -55,6 +55,13 @@ impl<'e> ReleaseOnDrop<'e> {
     pub(crate) fn with_executor_store(mut self) -> Self {
         self.transaction_store = None;
         self
+    }
+
+    /// Changes the owner token to that of the next claim.
+    pub(crate) fn claims_as(&mut self, owner: OwnerToken) {
+        if let Some(pending) = &mut self.pending {
+            pending.held.owner = owner;
+        }
     }
 
     /// Restricts the release to this grant, and excludes later grants of the same owner token.

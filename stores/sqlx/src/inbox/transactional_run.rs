@@ -25,7 +25,7 @@ pub(crate) fn transactional_run<D: InboxDatabase>(store: &D, mode: ClaimMode) ->
         store: store.clone(),
         mode,
         retain: OnceLock::new(),
-        request: OnceLock::new(),
+        request: Mutex::default(),
         effect: OnceLock::new(),
         phase,
     });
@@ -36,8 +36,8 @@ struct TransactionStore<D: InboxDatabase> {
     store: D,
     mode: ClaimMode,
     retain: OnceLock<Duration>,
-    /// The request of the claim, which is needed to record a failure.
-    request: OnceLock<ClaimRequest>,
+    /// The last request of a claim, which is needed to record a failure.
+    request: Mutex<Option<ClaimRequest>>,
     /// The whole effect of the run, if it is one statement.
     effect: OnceLock<Box<D::Effect>>,
     phase: Mutex<TransactionPhase<D>>,
@@ -65,6 +65,11 @@ impl<D: InboxDatabase> TransactionStore<D> {
     fn phase(&self) -> MutexGuard<'_, TransactionPhase<D>> {
         // No code panics while it holds this lock.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self) -> MutexGuard<'_, Option<ClaimRequest>> {
+        // No code panics while it holds this lock.
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Transaction<'static, D::Db>> {
@@ -167,10 +172,11 @@ impl<D: InboxDatabase> TransactionStore<D> {
 
     /// Records a permanent or final failure after the rollback.
     async fn remember(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-        let Some(request) = self.request.get().filter(|request| request.owner == held.owner) else {
+        let request = self.request().clone();
+        let Some(request) = request.filter(|request| request.owner == held.owner) else {
             return Ok(Settled::Lost { now: StateKind::Absent });
         };
-        match self.store.claim(request).await? {
+        match self.store.claim(&request).await? {
             Claim::Acquired(grant) => {
                 let own = ClaimHandle { fencing: Some(grant.fencing), ..held.clone() };
                 self.store.release(&own, release).await
@@ -221,7 +227,7 @@ fn runtime_ended() -> StoreError {
 #[async_trait]
 impl<D: InboxDatabase> Store for TransactionStore<D> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let _ = self.request.set(request.clone());
+        *self.request() = Some(request.clone());
         match self.mode {
             ClaimMode::Inside => self.claim_inside(request).await,
             ClaimMode::Leased => self.claim_leased(request).await,
