@@ -48,7 +48,8 @@ async fn the_keys_and_the_memory_of_a_server_are_read() {
     assert_eq!(memory.keys, 2, "the record and the epoch");
     assert!(memory.used_bytes > 500_000 && memory.resident_bytes > 500_000, "{memory:?}");
     server.kill();
-    said(store.memory().await, NotApplied, &["refused"]);
+    // The client may not have noticed yet that its connection is closed.
+    assert!(store.memory().await.is_err());
 }
 
 #[tokio::test]
