@@ -19,6 +19,8 @@ use crate::connection::Connection;
 const KEPT: usize = 1_000;
 /// The last second that the server can count: its times are nanoseconds in 64 bits.
 const LAST_SECOND: u64 = 9_223_372_036;
+/// The margin for a server that sends a due message late. The stream drops older messages also if they are not due.
+const LATENESS: Duration = Duration::from_secs(5);
 /// The cause of a refusal, and its remedy.
 const NO_SCHEDULES: &str = "it cannot delay messages; run NATS 2.12 or later, and create the stream by `declare` and `delays` on the builder \
                             of a source, or set its `allow_msg_schedules`";
@@ -56,7 +58,7 @@ pub(crate) fn undelayed_subjects(stream: &Config) -> Vec<String> {
     let delayed = delayed_subjects(&stream.name);
     let (delays, others): (Vec<_>, Vec<_>) =
         stream.subjects.iter().cloned().partition(|pattern| contains(pattern, &delayed));
-    if delays.is_empty() { Vec::new() } else { others }
+    if delays.is_empty() || !stream.allow_message_schedules { Vec::new() } else { others }
 }
 
 /// Returns whether a consumer receives delayed messages before their time.
@@ -65,7 +67,7 @@ pub(crate) fn receives_delayed(stream: &Config, consumer: &consumer::Config) -> 
     let single = Some(&consumer.filter_subject).filter(|filter| !filter.is_empty());
     let mut filters = single.into_iter().chain(&consumer.filter_subjects).peekable();
     let is_received = filters.peek().is_none() || filters.any(|filter| contains(filter, &delayed));
-    is_received && stream.subjects.iter().any(|pattern| contains(pattern, &delayed))
+    is_received && stream.allow_message_schedules && stream.subjects.iter().any(|pattern| contains(pattern, &delayed))
 }
 
 /// Returns whether a pattern of subjects contains a subject. A wildcard of the subject is a token like any other.
@@ -105,16 +107,17 @@ impl DelayStream {
     /// # Errors
     /// The stream would drop the message before its time, or the time is too late for the server.
     pub(crate) fn schedule(&self, at: Timestamp, now: Timestamp) -> Result<String, PublishError> {
-        if !self.max_age.is_zero() && at - now >= self.max_age {
-            let text = format!(
-                "the stream `{}` drops messages after {:?}; delay the message for less, or raise `max_age` of the stream",
-                self.name, self.max_age
-            );
-            return Err(refused(text));
-        }
         let seconds = at.0.div_ceil(1_000_000);
         if seconds > LAST_SECOND {
             return Err(refused("`deliver_at` is after the year 2262, which NATS cannot count; use an earlier time"));
+        }
+        if !self.max_age.is_zero() && Timestamp(seconds * 1_000_000) - now + LATENESS >= self.max_age {
+            let text = format!(
+                "the stream `{}` drops messages after {:?}, and delays them for at most {LATENESS:?} less; delay the message for a shorter \
+                 time, or raise `max_age` of the stream",
+                self.name, self.max_age
+            );
+            return Err(refused(text));
         }
         Ok(format!("@at {}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds))))
     }
@@ -144,6 +147,11 @@ impl DelayStreams {
         }
         streams.insert(subject.into(), stream.clone());
         Ok(stream)
+    }
+
+    /// Removes the stream of a subject, which may have changed.
+    pub(crate) fn forget(&self, subject: &str) {
+        self.locked().remove(subject);
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Box<str>, DelayStream>> {
@@ -214,6 +222,7 @@ mod tests {
         let config = |subjects: &[&str]| Config {
             name: "ORDERS".into(),
             subjects: subjects.iter().map(|subject| (*subject).to_owned()).collect(),
+            allow_message_schedules: true,
             ..Config::default()
         };
         let (plain, delays) = (config(&["orders.>"]), config(&["orders.>", "idempotent.delayed.ORDERS.*"]));
@@ -233,6 +242,8 @@ mod tests {
             assert_eq!(receives(&delays, single, several), expected, "{single} {several:?}");
             assert!(!receives(&plain, single, several), "{single} {several:?}");
         }
+        let wide = Config { allow_message_schedules: false, ..config(&[">"]) };
+        assert!(!receives(&wide, "", &[]) && undelayed_subjects(&wide).is_empty(), "the stream delays nothing");
     }
 
     #[test]
@@ -258,8 +269,9 @@ mod tests {
             assert!(schedule(late).unwrap_err().to_string().contains("2262"), "{late}");
         }
         let short = stream(Duration::from_secs(60));
-        assert!(short.schedule(Timestamp(60_999_999), now).is_ok());
-        let error = short.schedule(Timestamp(61_000_000), now).unwrap_err();
+        assert!(short.schedule(Timestamp(55_000_000), now).is_ok());
+        // Rounded up, the delay and the margin are 60 s.
+        let error = short.schedule(Timestamp(55_000_001), now).unwrap_err();
         assert!(error.to_string().contains("drops messages after 60s"), "{error}");
     }
 }

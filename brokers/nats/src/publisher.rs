@@ -36,8 +36,8 @@ use crate::headers::HeaderWriter;
 ///
 /// # Delays
 /// Delayed messages need NATS 2.12 or later, and a stream with [`delays`](crate::JetStreamSourceBuilder::delays). The first delayed message
-/// to a subject checks its stream, so the user must be allowed to publish to `$JS.API.>`. A message that is sent again before its time replaces the first
-/// one. A delayed message cannot be cancelled.
+/// to a subject checks its stream, so the user must be allowed to publish to `$JS.API.>`. A message that is sent again within the duplicate window
+/// of the stream is dropped, and later, before its time, it replaces the first one. A delayed message cannot be cancelled.
 ///
 /// # Results
 /// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the stream did not confirm within 5 s.
@@ -96,8 +96,12 @@ impl JetStreamPublisher {
         let publish = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&message.body));
         // Another stream may not delay the message.
         let publish = publish.expected_stream(&*stream.name);
-        confirmed(&connection.jetstream, &stream.subject(message), publish).await?;
-        Ok(Published::somewhere())
+        let sent = confirmed(&connection.jetstream, &stream.subject(message), publish).await;
+        if sent.as_ref().is_err_and(|error| error.kind() == PublishErrorKind::Refused) {
+            // The subject may belong to another stream by now.
+            self.delay_streams.forget(&message.topic);
+        }
+        sent.map(|_| Published::somewhere())
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::outages::counting;
 use crate::publisher::publish;
-use crate::world::{Running, World, receive, secs, until};
+use crate::world::{LIMIT, Running, World, receive, secs, until};
 
 /// Returns a handler that counts its runs, each of which waits for a permit.
 fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
@@ -86,7 +86,8 @@ async fn a_drain_finishes_what_runs_and_returns_what_waits() {
         world.send(&number.to_string()).await;
     }
     let (handling, runs, gate) = gated();
-    let running = world.run(first, handling);
+    // The runs last until the other source has received what waits.
+    let running = Running::new(world.consumer(first).grace(LIMIT).build(handling).unwrap());
     until("four run, and four wait", async || runs.load(SeqCst) == 4 && world.open().await == (8, 0)).await;
     let mut other = source().await;
     let (counts, ()) = tokio::join!(running.ended(), async {

@@ -36,10 +36,24 @@ async fn client(cluster: &NatsCluster) -> Context {
     jetstream::new(async_nats::connect(addresses).await.unwrap())
 }
 
+/// Repeats a request until the cluster answers. A node may still be looking for a leader.
+async fn answered<T, E>(request: impl AsyncFn() -> Result<T, E>) -> T {
+    let mut answer = None;
+    let is_answered = async || {
+        answer = request().await.ok();
+        answer.is_some()
+    };
+    until("the cluster answers", is_answered).await;
+    answer.unwrap()
+}
+
 /// Kills the leader of a stream, and returns its name.
 async fn kill_leader(cluster: &NatsCluster, client: &Context, stream: &str) -> String {
-    let stream = client.get_stream(stream).await.unwrap();
-    let leader = stream.cached_info().cluster.clone().unwrap().leader.unwrap();
+    let leader = answered(async || {
+        let info = client.get_stream(stream).await.map_err(drop)?.cached_info().clone();
+        info.cluster.and_then(|cluster| cluster.leader).ok_or(())
+    });
+    let leader = leader.await;
     cluster.node(&leader).kill();
     leader
 }
@@ -57,8 +71,8 @@ async fn confirmed(publisher: &JetStreamPublisher, number: u32) {
 async fn confirmed_messages_survive_the_death_of_their_leader_and_each_runs_once() {
     let cluster = NatsCluster::start();
     let client = client(&cluster).await;
-    let builder = JetStreamSource::builder(cluster.url(), "ORDERS", "billing").declare(["orders.>"]);
-    let source = builder.replicas(3).ack_wait(secs(2)).connect().await.unwrap();
+    let builder = || JetStreamSource::builder(cluster.url(), "ORDERS", "billing").declare(["orders.>"]);
+    let source = answered(async || builder().replicas(3).ack_wait(secs(2)).connect().await).await;
     let runs: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {
@@ -84,7 +98,7 @@ async fn confirmed_messages_survive_the_death_of_their_leader_and_each_runs_once
     let all_are_acknowledged = Some((u64::from(COUNT), 0, 0));
     until("all messages are stored once and acknowledged", async || open().await == all_are_acknowledged).await;
     cluster.restart(&killed.unwrap());
-    assert_eq!(open().await, all_are_acknowledged, "nothing returns with the dead node");
+    until("nothing returns with the dead node", async || open().await == all_are_acknowledged).await;
     running.ended().await.unwrap();
     let once: BTreeMap<_, _> = (0..COUNT).map(|number| (format!("m-{number}"), 1)).collect();
     assert_eq!(*runs.lock().unwrap(), once);
@@ -117,11 +131,11 @@ async fn work(executor: Executor, first: u32, runs: Arc<AtomicU32>, done: Arc<Se
 async fn claims_stay_exclusive_and_results_stay_recorded_while_the_leader_of_the_bucket_dies() {
     let cluster = NatsCluster::start();
     let client = client(&cluster).await;
-    KvBackend::create(cluster.url(), "idempotent", 3).await.unwrap();
+    answered(async || KvBackend::create(cluster.url(), "idempotent", 3).await).await;
     let (journal, runs, done) = (Arc::new(Lines::new()), Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
     let mut workers = Vec::new();
     for worker in 0..WORKERS {
-        let backend = KvBackend::open(cluster.url(), "idempotent").await.unwrap();
+        let backend = answered(async || KvBackend::open(cluster.url(), "idempotent").await).await;
         let store = Recording::new(Arc::new(Cas(backend)), journal.clone(), worker);
         let work = work(Executor::new(store), worker * COUNT / WORKERS / 2, runs.clone(), done.clone());
         workers.push(tokio::spawn(timeout(LIMIT, work)));
@@ -143,7 +157,8 @@ async fn claims_stay_exclusive_and_results_stay_recorded_while_the_leader_of_the
     assert!(report.counts.grants >= u64::from(COUNT), "{report:?}");
 
     cluster.restart(&killed);
-    let late = Executor::new(Cas(KvBackend::open(cluster.node(&killed).url(), "idempotent").await.unwrap()));
+    let late = answered(async || KvBackend::open(cluster.node(&killed).url(), "idempotent").await).await;
+    let late = Executor::new(Cas(late));
     let before = runs.load(SeqCst);
     let again = timeout(LIMIT, work(late, 0, runs.clone(), done)).await.unwrap();
     assert!(again.iter().all(|(number, result)| results[number].contains(result)), "{again:?}");

@@ -63,12 +63,23 @@ impl World {
         assert!(self.sent(body).await, "the stream does not store `{body}`");
     }
 
-    /// Returns the number of messages that are not acknowledged, and of those among them that no consumer has received.
+    /// Returns the number of messages that are not acknowledged, and of those among them that no consumer has received. Waits for a
+    /// server that is starting.
     pub(crate) async fn open(&self) -> (u64, u64) {
-        let stream = self.client.get_stream("ORDERS").await.unwrap();
-        let info = stream.consumer_info("billing").await.unwrap();
+        let mut open = None;
+        let reported = async || {
+            open = self.reported().await;
+            open.is_some()
+        };
+        until("the server reports the consumer", reported).await;
+        open.unwrap()
+    }
+
+    async fn reported(&self) -> Option<(u64, u64)> {
+        let stream = self.client.get_stream("ORDERS").await.ok()?;
+        let info = stream.consumer_info("billing").await.ok()?;
         let held = u64::try_from(info.num_ack_pending).unwrap();
-        (info.num_pending + held, info.num_pending)
+        Some((info.num_pending + held, info.num_pending))
     }
 
     pub(crate) fn consumer(&self, source: JetStreamSource) -> ConsumerBuilder<JetStreamSource> {

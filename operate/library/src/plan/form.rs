@@ -175,8 +175,8 @@ fn masters(load: &Workload, used: f64, cores_at_peak: f64) -> (u64, f64) {
     }
     // More masters always fit if fewer do, and a save at most doubles the memory.
     let (mut low, mut high) = (SMALLEST_CLUSTER - 1, SMALLEST_CLUSTER);
-    while !fits(high) {
-        (low, high) = (high, high * 2);
+    while !fits(high) && high < u64::MAX {
+        (low, high) = (high, high.saturating_mul(2));
     }
     while high - low > 1 {
         let middle = low + (high - low) / 2;

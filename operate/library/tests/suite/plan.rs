@@ -133,7 +133,7 @@ fn the_explanation_names_each_constant_with_its_row() {
 fn a_plan_of_any_size_ends() {
     for (rate, retention) in [(1e-6, Duration::from_millis(1)), (1e9, Duration::from_secs(315_576_000))] {
         let mut load = Workload::new(rate, retention);
-        (load.peak, load.result_bytes, load.node_bytes) = (1_000.0, 1e8, 1e8);
+        (load.peak, load.result_bytes, load.node_bytes, load.resident) = (1_000.0, 1e8, 1e8, 100.0);
         assert!(plan(&load).forms.iter().all(|form| form.servers >= 1));
     }
 }
