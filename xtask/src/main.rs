@@ -40,7 +40,7 @@ While you work
   pictures [NAME]   records the pictures of consume, console or shop, or all, in guides/pictures
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
-Also run by CI
+More tests
   test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
   test clients      lints, docs and tests of the Kafka and SQS adapters and of the DynamoDB store, whose clients take
