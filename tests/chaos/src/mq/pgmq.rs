@@ -37,6 +37,8 @@ const LETTERS: &str = "SELECT message::text, headers::text FROM pgmq.q_orders_de
 const OWN: &str = "idempotent";
 /// The time for a confirmation.
 const SOON: Duration = Duration::from_secs(2);
+/// The time for a connection of the judge on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The time after which another worker takes over the messages of a killed one.
 const VISIBILITY: Duration = Duration::from_secs(2);
 
@@ -58,7 +60,7 @@ pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<
 
 fn connect(url: &str) -> PgPool {
     let url = url.replacen("pgmq://", "postgres://", 1);
-    let options = PgPoolOptions::new().max_connections(4).acquire_timeout(SOON);
+    let options = PgPoolOptions::new().max_connections(4).acquire_timeout(PATIENCE);
     options.connect_lazy(&url).unwrap_or_else(|error| unreachable!("a URL of the harness: {error}"))
 }
 
