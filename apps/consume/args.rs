@@ -32,7 +32,7 @@ not there:
     &member=NAME: a static member, whose restart within 6 s moves no partition
   sqs://REGION?queue=NAME                                dead letters in the queue NAME-dead; built with --features sqs
     &endpoint=URL: an emulator; the credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
-It goes on until Ctrl-C or SIGTERM, or for `--idle 5s` after the last delivery. With Kafka, this time
+The command ends at Ctrl-C or SIGTERM, or with `--idle 5s`, 5 s after the last delivery. With Kafka, this time
 begins when the group has assigned partitions.
 
 Exit codes: 0 all is consumed; 1 there are dead letters; 2 it cannot start or go on; 130 interrupted; 143 terminated"

@@ -18,11 +18,12 @@ use idempotent_nats::{JetStreamPublisher, JetStreamSource, KvBackend};
 use idempotent_testkit::history::Recording;
 use idempotent_testkit::history::check::{Invariant, Judge};
 use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 use self::journal::Lines;
 use crate::publisher::publish;
-use crate::world::{Running, ms, secs, until};
+use crate::world::{Running, secs, until};
 
 /// Limit for the work during an election, which takes some seconds.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -58,13 +59,17 @@ async fn kill_leader(cluster: &NatsCluster, client: &Context, stream: &str) -> S
     leader
 }
 
-/// Publishes a message until the stream confirms it.
+/// Publishes a message until the stream confirms it. The next server may not have noticed the death.
 async fn confirmed(publisher: &JetStreamPublisher, number: u32) {
-    while let Err(error) = publish(publisher, OutboundMessage::new("orders.new", format!("m-{number}"), "body")).await {
-        assert_ne!(error.kind(), PublishErrorKind::Refused, "{error}");
-        // The next server may not have noticed the death.
-        tokio::time::sleep(ms(50)).await;
-    }
+    let message = || OutboundMessage::new("orders.new", format!("m-{number}"), "body");
+    let published = async || {
+        let sent = publish(publisher, message()).await;
+        if let Err(error) = &sent {
+            assert_ne!(error.kind(), PublishErrorKind::Refused, "{error}");
+        }
+        sent
+    };
+    answered(published).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,7 +113,8 @@ async fn confirmed_messages_survive_the_death_of_their_leader_and_each_runs_once
 async fn work(executor: Executor, first: u32, runs: Arc<AtomicU32>, done: Arc<Semaphore>) -> Vec<(u32, u32)> {
     let mut results = Vec::new();
     for number in (0..COUNT).map(|step| (first + step) % COUNT) {
-        let result = loop {
+        // Until then, the key is in flight, or the bucket has no leader.
+        let recorded = async || {
             let run = runs.clone();
             let handler = Handler::<DefaultReply, Json, _, _>::new(move || {
                 let run = run.fetch_add(1, SeqCst);
@@ -116,11 +122,11 @@ async fn work(executor: Executor, first: u32, runs: Arc<AtomicU32>, done: Arc<Se
             });
             let call = Call::new(Identity::new(Scene::Mq, "orders", &number));
             match Outcome::capture(executor.run(call, handler)).await {
-                (Ok(result), Some(Outcome::Ran | Outcome::Replayed)) => break result,
-                // The key is in flight, or the bucket has no leader.
-                _ => tokio::time::sleep(ms(20)).await,
+                (Ok(result), Some(Outcome::Ran | Outcome::Replayed)) => Ok(result),
+                _ => Err(()),
             }
         };
+        let result = answered(recorded).await;
         results.push((number, result));
         done.add_permits(1);
     }
@@ -133,22 +139,26 @@ async fn claims_stay_exclusive_and_results_stay_recorded_while_the_leader_of_the
     let client = client(&cluster).await;
     answered(async || KvBackend::create(cluster.url(), "idempotent", 3).await).await;
     let (journal, runs, done) = (Arc::new(Lines::new()), Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let mut workers = Vec::new();
+    let (local, mut workers) = (LocalSet::new(), Vec::new());
     for worker in 0..WORKERS {
         let backend = answered(async || KvBackend::open(cluster.url(), "idempotent").await).await;
         let store = Recording::new(Arc::new(Cas(backend)), journal.clone(), worker);
         let work = work(Executor::new(store), worker * COUNT / WORKERS / 2, runs.clone(), done.clone());
-        workers.push(tokio::spawn(timeout(LIMIT, work)));
+        workers.push(local.spawn_local(timeout(LIMIT, work)));
     }
-    // A part of the keys is recorded, and others are in flight.
-    timeout(LIMIT, done.acquire_many(COUNT / 2)).await.unwrap().unwrap().forget();
-    let killed = kill_leader(&cluster, &client, "KV_idempotent").await;
     let mut results = BTreeMap::<u32, BTreeSet<u32>>::new();
-    for worker in workers {
-        for (number, result) in worker.await.unwrap().unwrap() {
-            results.entry(number).or_default().insert(result);
+    let working = async {
+        // A part of the keys is recorded, and others are in flight.
+        timeout(LIMIT, done.acquire_many(COUNT / 2)).await.unwrap().unwrap().forget();
+        let killed = kill_leader(&cluster, &client, "KV_idempotent").await;
+        for worker in workers {
+            for (number, result) in worker.await.unwrap().unwrap() {
+                results.entry(number).or_default().insert(result);
+            }
         }
-    }
+        killed
+    };
+    let killed = local.run_until(working).await;
     assert!(results.values().all(|results| results.len() == 1), "each key has one result: {results:?}");
     let report = Judge::new().margin(secs(1)).check(&journal.history());
     assert!(report.held(), "{:?}", report.findings);
