@@ -1,4 +1,6 @@
 //! The topic, consumed in several ways.
+use std::time::Duration;
+
 use idempotent::kafka::{KafkaOptions, KafkaSource};
 use idempotent::{Executor, MemoryStore, RedisStore};
 use idempotent_harness::servers::{KafkaServer, RedisServer};
@@ -25,6 +27,8 @@ pub enum Way {
 /// The longest time in which the broker collects messages for an answer. tansu waits for this time even if it has messages.
 const FETCH_WAIT: &str = "fetch.wait.max.ms";
 const FETCH_WAIT_MS: &str = "1";
+/// The session timeout. tansu assigns the partitions of a new group after half of it.
+const SESSION: Duration = Duration::from_secs(1);
 
 /// The environment that all ways share.
 pub struct Place {
@@ -54,7 +58,8 @@ impl Place {
         };
         self.runtime.block_on(async {
             let options = KafkaOptions::new(url).property(FETCH_WAIT, FETCH_WAIT_MS);
-            let source = KafkaSource::builder(options, topic.clone(), topic).dead_letters(DEAD);
+            let source =
+                KafkaSource::builder(options, topic.clone(), topic).dead_letters(DEAD).session_timeout(SESSION);
             handler.consume(source.connect().await.unwrap(), &executor, PREFETCH, messages).await
         })
     }
@@ -69,6 +74,7 @@ fn config(url: &str) -> ClientConfig {
 async fn bare(url: &str, topic: &str, messages: u64) -> Consumed {
     let mut config = config(url);
     config.set(FETCH_WAIT, FETCH_WAIT_MS);
+    config.set("session.timeout.ms", SESSION.as_millis().to_string()).set("heartbeat.interval.ms", "100");
     config.set("group.id", topic).set("auto.offset.reset", "earliest").set("auto.commit.interval.ms", "100");
     // The offset of a message is stored once it is handled.
     let consumer: StreamConsumer = config.set("enable.auto.offset.store", "false").create().unwrap();
