@@ -44,7 +44,8 @@ More tests
   test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
   test clients      lints, docs and tests of the Kafka and SQS adapters and of the DynamoDB store, whose clients take
-                    minutes to build; not in CI. `test kafka`, `test sqs` and `test dynamodb` run one of them
+                    minutes to build. `test kafka`, `test sqs` and `test dynamodb` run one of them, and also check the
+                    facade with this feature alone
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client and broker take minutes to build; not in CI
   setup --flavours | --browser | --brokers
                     installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ, SQS and

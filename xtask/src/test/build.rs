@@ -50,7 +50,8 @@ pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
 }
 
 /// The packages whose tests take longest, the longest first: a long binary that starts last has a core for itself.
-const LONGEST: [&str; 9] = [
+const LONGEST: [&str; 10] = [
+    "idempotent-kafka",
     "idempotent-sqlx",
     "idempotent-rabbitmq",
     "idempotent-tests",

@@ -1,12 +1,12 @@
 //! The tests of adapters and stores whose clients take minutes to build. `test clients` covers Kafka, SQS and DynamoDB in one
-//! build. Each of them, and RocketMQ, has a command of its own.
+//! build, and CI runs it. Each of them, and RocketMQ, has a command of its own, which also checks the facade with this feature alone.
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
 
 use super::binary::libraries;
-use super::lanes::Job;
+use super::lanes::{Job, LANES};
 use super::scratch::Scratch;
 use super::selected::{SelectedTests, run};
 use super::tally::Tally;
@@ -64,6 +64,7 @@ const ON_ROCKETMQ: [SelectedTests; 4] = [
 ];
 
 const ON_KAFKA: [SelectedTests; 3] = [
+    SelectedTests { what: "chaos on Kafka", package: "idempotent-chaos", target: "smoke", arguments: &["kafka"] },
     SelectedTests {
         what: "the examples on Kafka",
         package: "idempotent-tests",
@@ -76,10 +77,10 @@ const ON_KAFKA: [SelectedTests; 3] = [
         target: "suite",
         arguments: &["dead::kafka::"],
     },
-    SelectedTests { what: "chaos on Kafka", package: "idempotent-chaos", target: "smoke", arguments: &["kafka"] },
 ];
 
 const ON_SQS: [SelectedTests; 3] = [
+    SelectedTests { what: "chaos on SQS", package: "idempotent-chaos", target: "smoke", arguments: &["sqs"] },
     SelectedTests {
         what: "the examples on SQS",
         package: "idempotent-tests",
@@ -92,7 +93,6 @@ const ON_SQS: [SelectedTests; 3] = [
         target: "suite",
         arguments: &["dead::sqs::"],
     },
-    SelectedTests { what: "chaos on SQS", package: "idempotent-chaos", target: "smoke", arguments: &["sqs"] },
 ];
 
 const ON_DYNAMODB: [SelectedTests; 1] = [SelectedTests {
@@ -173,9 +173,12 @@ fn run_suites(name: &str, suites: &[&Suite]) -> Done {
     let mut lints = cargo(&["clippy", "--locked", "--all-targets"])?;
     lints.args(&arguments).args(["--", "-D", "warnings"]);
     timed(&format!("{name}: lints"), &mut lints, &mut tally)?;
-    for suite in suites {
+    if let [suite] = suites {
         suite.check_alone(name, &mut tally)?;
     }
+    let mut docs = cargo(&["doc", "--no-deps", "--locked"])?;
+    docs.args(adapters(suites)).env("RUSTDOCFLAGS", "-D warnings");
+    timed(&format!("{name}: docs"), &mut docs, &mut tally)?;
     run_tests(name, suites, &arguments, &mut tally)?;
     tally.tell(false);
     measured.end(name)?;
@@ -195,6 +198,13 @@ fn with_clients(suites: &[&Suite]) -> Vec<String> {
     let features = features.collect::<Vec<_>>().join(",");
     let packages = packages.into_iter().flat_map(|package| ["--package".to_owned(), package.to_owned()]);
     packages.chain(["--features".to_owned(), features]).collect()
+}
+
+/// Returns cargo's arguments for the adapters with all features, which the tests have, too.
+fn adapters(suites: &[&Suite]) -> Vec<String> {
+    let packages = suites.iter().flat_map(|suite| ["--package", suite.heavy.package]);
+    let features = suites.iter().flat_map(|suite| suite.features).copied().collect::<Vec<_>>().join(",");
+    packages.chain(["--features", &features]).map(str::to_owned).collect()
 }
 
 /// Runs a command, and counts its result.
@@ -227,7 +237,7 @@ fn run_tests(name: &str, suites: &[&Suite], arguments: &[String], tally: &mut Ta
             job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
         }
     }
-    run(jobs, &scratch, tally);
+    run(jobs, LANES, &scratch, tally);
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
     let status = stream(docs.args(&arguments), |line| tally.line(line))?;
     tally.end(status.success());
@@ -235,15 +245,11 @@ fn run_tests(name: &str, suites: &[&Suite], arguments: &[String], tally: &mut Ta
 }
 
 impl Suite {
-    /// Checks the facade with only this feature, and the docs.
+    /// Checks the facade with only this feature.
     fn check_alone(&self, name: &str, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-        let Heavy { package, feature, .. } = self.heavy;
-        // The facade has only this feature, so that both builds need the client's crates in one form.
-        let alone = ["--locked", "--package", package, "--package", "idempotent-rs", "--no-default-features"];
-        let only_it = format!("idempotent-rs/{feature}");
-        let alone = [&alone[..], &["--features", &only_it]].concat();
-        timed(&format!("{name}: facade with {feature} alone"), cargo(&["check"])?.args(&alone), tally)?;
-        let mut docs = cargo(&["doc", "--no-deps"])?;
-        timed(&format!("{name}: docs of {package}"), docs.args(&alone).env("RUSTDOCFLAGS", "-D warnings"), tally)
+        let feature = format!("idempotent-rs/{}", self.heavy.feature);
+        let alone = ["--package", "idempotent-rs", "--no-default-features", "--features", &feature];
+        let mut check = cargo(&["check", "--locked"])?;
+        timed(&format!("{name}: facade with this feature alone"), check.args(alone), tally)
     }
 }

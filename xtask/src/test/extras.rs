@@ -3,7 +3,7 @@ use std::error::Error;
 
 use super::binary::{Binary, libraries};
 use super::build::Built;
-use super::lanes::Job;
+use super::lanes::{Job, LANES};
 use super::part::{Part, having_extras};
 use super::scratch::Scratch;
 use super::selected::{SelectedTests, run};
@@ -35,7 +35,8 @@ pub(crate) fn extras() -> Done {
         job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
     }
     jobs.extend(on_flavours(&built, &libraries)?);
-    run(jobs, &scratch, &mut tally);
+    // One less than in `test`: chaos and the groups of servers use both cores by themselves.
+    run(jobs, LANES - 1, &scratch, &mut tally);
     tally.tell(false);
     measured.end("extras")?;
     println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());

@@ -7,9 +7,6 @@ use super::lanes::{self, Job};
 use super::scratch::Scratch;
 use super::tally::Tally;
 
-/// One less than in `test`: chaos and the groups of servers use both cores by themselves.
-const LANES: usize = 3;
-
 /// Selected tests of one binary.
 pub(super) struct SelectedTests {
     pub(super) what: &'static str,
@@ -32,10 +29,10 @@ impl SelectedTests {
     }
 }
 
-/// Runs the jobs. A job without a test is a failure, too: its filter no longer matches.
-pub(super) fn run(mut jobs: Vec<Job>, scratch: &Scratch, tally: &mut Tally) {
+/// Runs the jobs, `lanes` at a time. A job without a test is a failure, too: its filter no longer matches.
+pub(super) fn run(mut jobs: Vec<Job>, lanes: usize, scratch: &Scratch, tally: &mut Tally) {
     jobs.iter_mut().for_each(|job| scratch.tell(&mut job.command));
-    lanes::run(jobs, LANES, |ended| {
+    lanes::run(jobs, lanes, |ended| {
         let before = tally.passed() + tally.failed();
         let title = ended.title.clone();
         tally.ended(ended);

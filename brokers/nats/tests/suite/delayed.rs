@@ -9,7 +9,7 @@ use idempotent_mq::{OutboundMessage, Publish, PublishErrorKind, Settlement, Sour
 use idempotent_nats::{JetStreamPublisher, JetStreamSource};
 
 use crate::publisher::publish;
-use crate::world::{World, one, secs, settle};
+use crate::world::{World, ms, one, secs, settle, until};
 
 /// The subjects under which delayed messages wait.
 const WAITING: &str = "idempotent.delayed.ORDERS.*";
@@ -82,6 +82,41 @@ async fn a_delayed_message_that_is_sent_again_arrives_once() {
     let held = one(&mut source).await;
     assert_eq!(held.0.id.as_deref(), Some("m-1"));
     assert_eq!((world.open().await, world.stored().await), ((1, 0), 1));
+}
+
+#[tokio::test]
+async fn a_delayed_message_that_is_sent_again_after_the_duplicate_window_replaces_the_first_one() {
+    let world = World::new().await;
+    let mut source = world.delaying_source().await;
+    let mut config = world.client.get_stream("ORDERS").await.unwrap().cached_info().config.clone();
+    config.duplicate_window = ms(100);
+    world.client.update_stream(config).await.unwrap();
+    let publisher = world.publisher();
+    // The server counts whole seconds, and the window has passed long before.
+    let due = now() + secs(10);
+    publish(&publisher, message("m-1").deliver_at(due)).await.unwrap();
+    publish(&publisher, message("probe")).await.unwrap();
+    until("the window has passed", async || {
+        publish(&publisher, message("probe")).await.unwrap();
+        world.stored().await > 2
+    })
+    .await;
+    let stored = world.stored().await;
+    let again = OutboundMessage::new("orders.new", "m-1", "second").deliver_at(due);
+    publish(&publisher, again).await.unwrap();
+    assert_eq!(world.stored().await, stored, "one copy waits");
+    let settler = source.settler();
+    let mut arrived = Vec::new();
+    while arrived.last().is_none_or(|id: &String| id != "m-1") {
+        let held = one(&mut source).await;
+        arrived.extend(held.0.id.as_deref().map(str::to_owned));
+        if arrived.last().is_some_and(|id| id == "m-1") {
+            assert_eq!(&*held.0.body, b"second");
+        }
+        settle(&settler, &held, Settlement::Ack).await;
+    }
+    assert_eq!(arrived.iter().filter(|id| *id == "m-1").count(), 1);
+    assert_eq!((world.open().await, world.stored().await), ((0, 0), stored), "no copy waits");
 }
 
 #[tokio::test]
