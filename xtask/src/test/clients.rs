@@ -204,7 +204,7 @@ fn with_clients(suites: &[&Suite]) -> Vec<String> {
 fn adapters(suites: &[&Suite]) -> Vec<String> {
     let packages = suites.iter().flat_map(|suite| ["--package", suite.heavy.package]);
     let features = suites.iter().flat_map(|suite| suite.features).copied().collect::<Vec<_>>().join(",");
-    packages.chain(["--features", &features]).map(str::to_owned).collect()
+    packages.map(str::to_owned).chain(["--features".to_owned(), features]).collect()
 }
 
 /// Runs a command, and counts its result.
