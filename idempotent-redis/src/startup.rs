@@ -225,7 +225,7 @@ fn persistence(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, 
         Some(true) => findings.ok("persistence", "snapshots; a restart loses the writes since the last one"),
         Some(false) => findings.warn(
             "persistence",
-            "none; a restart loses every record, and consumed keys run again; set `appendonly yes`, also in redis.conf",
+            "no persistence: a restart loses every record, and consumed keys run again; set `appendonly yes`, also in redis.conf",
         ),
         None => findings.warn(
             "persistence",

@@ -39,7 +39,9 @@ impl Connection {
             }
             std::future::ready(())
         });
-        let client = connect.connect(addresses).await.map_err(connect_failure)?;
+        let hosts = addresses.iter().map(|address| format!("{}:{}", address.host(), address.port()));
+        let hosts = hosts.collect::<Vec<_>>().join(", ");
+        let client = connect.connect(addresses).await.map_err(|error| connect_failure(&hosts, error))?;
         let version = client.server_info().version;
         if is_too_old(&version) {
             return Err(fatal(

@@ -21,8 +21,8 @@ pub(crate) fn unanswered(doing: &str, error: impl Error + Send + Sync + 'static)
     SourceError::new(SourceErrorKind::Transient, text).with_cause(error)
 }
 
-/// Converts an error of connecting.
-pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
+/// Converts an error of connecting to one of these hosts.
+pub(crate) fn connect_failure(hosts: &str, error: ConnectError) -> SourceError {
     use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
     let remedy = match error.kind() {
         Authentication | AuthorizationViolation => {
@@ -32,9 +32,13 @@ pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
         _ if is_tls(&error) => {
             "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)"
         }
-        _ => return transient("connecting", error),
+        _ => {
+            let text = format!("connecting to {hosts}: {error}; is the server running, and is the address right?");
+            return SourceError::new(SourceErrorKind::Transient, text).with_cause(error);
+        }
     };
-    SourceError::new(SourceErrorKind::Fatal, format!("connecting: {}; {remedy}", error.kind())).with_cause(error)
+    let text = format!("connecting to {hosts}: {}; {remedy}", error.kind());
+    SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
 }
 
 /// Returns whether the handshake of TLS failed. The client reports most of these errors as errors of the connection.
