@@ -17,15 +17,19 @@ fn a_topic_s_messages_have_the_effects_that_the_file_has() {
     let job = Job::new();
     let run = |more: &[&str]| job.run(&[&["--json", "--source", &source, "--idle", IDLE], more].concat());
     let first = run(&["--publish", "in.jsonl", "--fail-every", "3"]).exits(0);
-    let counted = ["deliveries", "distinct_keys", "executed", "failed", "dead", "malformed"];
-    assert_eq!(first.counts(counted), [494, 287, 287, 143, 0, 0]);
+    // A slow broker may deliver a message twice.
+    let [deliveries, others @ ..] =
+        first.counts(["deliveries", "distinct_keys", "executed", "failed", "dead", "malformed"]);
+    assert!(deliveries >= 494, "{deliveries}");
+    assert_eq!(others, [287, 287, 143, 0, 0]);
     let published = "494 messages published from in.jsonl to the topic webhooks at kafka://127.0.0.1";
     assert!(first.stderr.contains(published), "{}", first.stderr);
     assert_eq!(job.effects(), file.effects());
     let second = run(&[]).exits(0);
     assert_eq!(second.counts(["deliveries"]), [0], "all messages are settled");
     let again = run(&["--publish", "in.jsonl"]).exits(0);
-    assert_eq!(again.counts(["deliveries", "executed"]), [494, 0]);
+    let [deliveries, executed] = again.counts(["deliveries", "executed"]);
+    assert!(deliveries >= 494 && executed == 0, "{deliveries} {executed}");
     assert_eq!(job.effects(), file.effects());
 }
 
