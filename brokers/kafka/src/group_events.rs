@@ -31,6 +31,8 @@ impl ConsumerContext for GroupEvents {
             Rebalance::Assign(list) => {
                 self.0.lock().assign(list);
                 self.0.joined.send_replace(true);
+                // The member resumes partitions that it had paused before they were revoked.
+                self.0.changed.notify_one();
             }
             Rebalance::Revoke(list) => {
                 let offsets = self.0.lock().revoke(list);

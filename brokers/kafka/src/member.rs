@@ -135,10 +135,10 @@ impl Member {
                 wake = wake.min(due);
             }
             let is_paused = !is_reading || matches!(step, Step::Pause(_));
-            if is_paused != partition.is_paused {
+            if partition.is_paused != Some(is_paused) {
                 let list = if is_paused { &mut pause } else { &mut resume };
                 list.add_partition(&name.topic, name.number);
-                partition.is_paused = is_paused;
+                partition.is_paused = Some(is_paused);
             }
             if let (Step::Seek(offset), true) = (step, is_reading) {
                 seeks.push((name.clone(), offset));
@@ -148,7 +148,7 @@ impl Member {
             let done = apply(list, |list| if is_paused { consumer.pause(list) } else { consumer.resume(list) });
             if done.is_err() {
                 // Without this, a partition that was not resumed would stay paused.
-                names(list).iter().for_each(|name| self.partition(name, |partition| partition.is_paused = !is_paused));
+                names(list).iter().for_each(|name| self.partition(name, |partition| partition.is_paused = None));
                 wake = wake.min(now + COMMIT);
             }
             log_failure(doing, done);

@@ -23,8 +23,9 @@ pub(crate) struct Partition {
     prefix: Option<i64>,
     /// The last offset that was handed to the client for a commit.
     sent: Option<i64>,
-    /// True while the client does not fetch this partition.
-    pub(crate) is_paused: bool,
+    /// Whether the client pauses this partition. `None` after the assignment, because the client keeps the pause of an earlier
+    /// assignment.
+    pub(crate) is_paused: Option<bool>,
     /// The messages to be produced in the transaction that commits the offset.
     pub(crate) outputs: Outputs,
 }
@@ -79,7 +80,7 @@ impl Partition {
             ignored: None,
             prefix: None,
             sent: None,
-            is_paused: false,
+            is_paused: None,
             outputs: Outputs::default(),
         }
     }
@@ -88,16 +89,17 @@ impl Partition {
     /// its delivery.
     pub(crate) fn read(&mut self, offset: i64, due: Option<Instant>, now: Instant, number: u64) -> Reading {
         let from = self.position.replace(offset + 1).unwrap_or(offset);
+        self.ignored = self.ignored.filter(|ignored| !(from..=offset).contains(ignored));
         if self.prefix.is_some_and(|prefix| offset < prefix) {
             return Reading::Skip;
         }
-        self.ignored = self.ignored.filter(|ignored| !(from..=offset).contains(ignored));
         // The client returns all messages in order, so the log no longer contains those between.
         let gone: Vec<_> = self.returning.range(from..offset.max(from)).map(|(gone, _)| *gone).collect();
         gone.into_iter().for_each(|gone| self.set(gone, OffsetState::Settled));
         self.advance();
-        // Earlier messages are delivered first.
-        if self.returning.first_key_value().is_some_and(|(first, _)| *first < offset) {
+        // Earlier messages are delivered first. Otherwise, the prefix could pass a message that was ignored and never delivered.
+        let first = self.returning.first_key_value().map(|(first, _)| *first);
+        if first.into_iter().chain(self.ignored).any(|earlier| earlier < offset) {
             return Reading::Later;
         }
         match (self.offsets.get(&offset), self.returning.get(&offset).copied()) {
@@ -335,6 +337,34 @@ mod tests {
         assert_eq!(partition.read(1, None, now, 11), Reading::Deliver(Some((2, Timestamp(9)))));
         assert!(partition.settle(1, 11));
         assert_eq!((partition.commit(), topics(&partition, 3)), (Some(3), vec!["2".to_owned()]));
+    }
+
+    #[test]
+    fn no_message_is_delivered_before_an_earlier_one_that_was_ignored() {
+        let (now, mut partition) = (Instant::now(), Partition::new(1));
+        read(&mut partition, [0], now);
+        settle(&mut partition, 0);
+        partition.ignore(1);
+        // Seeking has failed, so the client reads on.
+        assert_eq!(partition.read(2, None, now, 2), Reading::Later);
+        assert_eq!((partition.commit(), partition.step(now, WINDOW)), (Some(1), Step::Seek(1)));
+        partition.sought(1);
+        assert_eq!(read(&mut partition, [1, 2], now), [1, 2]);
+    }
+
+    #[test]
+    fn a_settled_message_that_was_ignored_when_it_was_read_again_is_not_read_for_ever() {
+        let (now, mut partition) = (Instant::now(), Partition::new(1));
+        read(&mut partition, 0..2, now);
+        assert!(partition.give_back(0, 0, at(now)));
+        partition.sought(0);
+        read(&mut partition, [0], now);
+        partition.ignore(1);
+        settle(&mut partition, 0);
+        settle(&mut partition, 1);
+        assert_eq!(partition.step(now, WINDOW), Step::Seek(1));
+        partition.sought(1);
+        assert_eq!((partition.read(1, None, now, 3), partition.step(now, WINDOW)), (Reading::Skip, Step::Read));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rdkafka::message::OwnedHeaders;
 use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{GROUP, LIMIT, World, builder_at, counting, one, receive, settle};
+use crate::world::{GROUP, LIMIT, World, builder_at, counting, one, receive, retry, settle};
 
 /// The variable that contains the URL for the process.
 const URL: &str = "IDEMPOTENT_TEST_KAFKA";
@@ -94,6 +94,28 @@ async fn a_second_member_gets_partitions_whose_settled_messages_are_committed_an
         assert_eq!(settled.map_err(|error| error.kind()), if is_moved { Err(SourceErrorKind::Gone) } else { Ok(()) });
     }
     drop((delivery, tag));
+}
+
+#[tokio::test]
+async fn a_partition_that_was_paused_when_it_was_revoked_is_read_after_its_return() {
+    let world = World::new(2).await;
+    let mut first = world.source().await;
+    for partition in [0, 1] {
+        world.send_to(partition, None, Some(b"x"), OwnedHeaders::new()).await;
+    }
+    for _ in 0..2 {
+        let held = one(&mut first).await;
+        // The partition pauses until the retry is due, for longer than the test.
+        settle(&first, &held, retry(LIMIT * 30)).await;
+    }
+    let mut second = world.source().await;
+    let (moved, taken) = tokio::join!(revoked(&mut first), one(&mut second));
+    assert_eq!(taken.0.position.partition.into_iter().collect::<BTreeSet<_>>(), moved);
+    second.close().await;
+    settle(&second, &taken, Settlement::GiveBack).await;
+    let again = one(&mut first).await;
+    assert_eq!(again.0.position.partition, taken.0.position.partition);
+    settle(&first, &again, Settlement::Ack).await;
 }
 
 #[tokio::test]
