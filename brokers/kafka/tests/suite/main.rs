@@ -1,5 +1,6 @@
 //! Tests of the source and the publisher on a broker that has the protocol of Kafka.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+mod aborted_transactions;
 mod conformance;
 mod messages;
 mod outages;

@@ -1,36 +1,34 @@
 //! Transactions, which commit offsets together with the messages of handlers.
 use idempotent_core::Timestamp;
-use idempotent_kafka::{KafkaPublisher, KafkaSource};
+use idempotent_kafka::KafkaSource;
 use idempotent_mq::{
-    DeadLetter, Delivery, Message, Messages, OutboundMessage, Publish, PublishErrorKind, Settlement, Source,
-    SourceError, SourceErrorKind,
+    DeadLetter, Delivery, Message, Messages, OutboundMessage, PublishErrorKind, Settlement, Source, SourceError,
+    SourceErrorKind,
 };
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
-use rdkafka::mocking::MockCluster;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{GROUP, LIMIT, World, config, ms, one, retry, settle};
+use crate::world::{LIMIT, World, config, ms, one, retry, settle};
 
-const RECEIPTS: &str = "receipts";
+pub(crate) const RECEIPTS: &str = "receipts";
 
 /// Returns the receipt of a delivery, which has its body.
-fn receipt(delivery: &Delivery) -> OutboundMessage {
+pub(crate) fn receipt(delivery: &Delivery) -> OutboundMessage {
     OutboundMessage::new(RECEIPTS, "r-1", delivery.body.clone()).business_key("order-17")
 }
 
 /// Creates a broker with the topics of orders and receipts.
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = World::new(1).await;
     world.create(RECEIPTS, 1).await;
     world
 }
 
 /// Returns the bodies of all receipts, of which there are at least `least`.
-fn receipts(mut config: ClientConfig, least: usize) -> Vec<String> {
+pub(crate) fn receipts(mut config: ClientConfig, least: usize) -> Vec<String> {
     config.set("group.id", "auditors").set("enable.partition.eof", "true");
     let client: BaseConsumer = config.create().unwrap();
     let mut list = TopicPartitionList::new();
@@ -48,7 +46,7 @@ fn receipts(mut config: ClientConfig, least: usize) -> Vec<String> {
 }
 
 /// Receives until there is an error.
-async fn failure(source: &mut KafkaSource) -> SourceError {
+pub(crate) async fn failure(source: &mut KafkaSource) -> SourceError {
     let failing = async {
         loop {
             if let Err(error) = source.receive(1).await {
@@ -112,48 +110,6 @@ async fn messages_of_a_delivery_that_is_not_acknowledged_are_discarded() {
     settle(&source, &again, Settlement::Ack).await;
     world.until_committed(0, 2).await;
     assert_eq!(receipts(config(&world.server), 1), ["retried"]);
-}
-
-#[tokio::test]
-async fn a_process_whose_id_another_one_has_taken_over_commits_nothing() {
-    let world = world().await;
-    let mut old = world.builder().transactions("billing-0").connect().await.unwrap();
-    world.send("only").await;
-    let held = one(&mut old).await;
-    old.output().add(&held.0, &receipt(&held.0)).unwrap();
-    // In another group, so that the partition stays with the old process.
-    let new = KafkaSource::builder(world.url(), "orders", "other").declare(1).transactions("billing-0");
-    let mut new = new.connect().await.unwrap();
-    settle(&old, &held, Settlement::Ack).await;
-    let error = failure(&mut old).await;
-    assert!(
-        error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the same `transactions` id"),
-        "{error}"
-    );
-    assert_eq!(world.committed(0), None);
-    let held = one(&mut new).await;
-    new.output().add(&held.0, &OutboundMessage::new(RECEIPTS, "r-2", "new")).unwrap();
-    new.close().await;
-    settle(&new, &held, Settlement::Ack).await;
-    assert_eq!(receipts(config(&world.server), 1), ["new"]);
-}
-
-#[tokio::test]
-async fn a_transaction_that_the_broker_rejects_is_aborted_and_reported() {
-    let cluster = MockCluster::new(1).unwrap();
-    for topic in ["orders", "orders-dead", RECEIPTS] {
-        cluster.create_topic(topic, 1, 1).unwrap();
-    }
-    let url = format!("kafka://{}", cluster.bootstrap_servers());
-    let mut source = KafkaSource::builder(&*url, "orders", GROUP).transactions("billing-0").connect().await.unwrap();
-    let publisher = KafkaPublisher::new(&*url);
-    publisher.publish(&[OutboundMessage::new("orders", "m-1", "body")]).await.pop().unwrap().unwrap();
-    let held = one(&mut source).await;
-    source.output().add(&held.0, &receipt(&held.0)).unwrap();
-    cluster.request_errors(RDKafkaApiKey::TxnOffsetCommit, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION]);
-    settle(&source, &held, Settlement::Ack).await;
-    let error = failure(&mut source).await;
-    assert!(error.kind() == SourceErrorKind::Transient && error.to_string().contains("it is aborted"), "{error}");
 }
 
 #[tokio::test]
