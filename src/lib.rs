@@ -39,7 +39,7 @@
 //! | store records in a file, without a server | [`SqliteStore`] |
 //! | store records on Redis or Valkey | [`RedisStore`]; [`Health`](store::Health) checks the servers |
 //! | share records between all instances | [`RedisStore`], [`docs::redis`] |
-//! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
+//! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`SqliteTier`](store::SqliteTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
 //! | store records in memory, for tests | [`MemoryStore`] |
 //! | store records in a table of Amazon DynamoDB | `dynamodb` |
 //! | select the store by configuration | [`connect`] |

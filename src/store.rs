@@ -17,4 +17,4 @@ pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use idempotent_sqlx::{SchemaProblem, SchemaProblemKind, SchemaStatus, SchemaStep};
 #[cfg(feature = "sqlite")]
-pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
+pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, SqliteTier, Synchronous};

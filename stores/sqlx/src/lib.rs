@@ -86,7 +86,7 @@ pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::schema::{SchemaProblem, SchemaProblemKind, SchemaStatus, SchemaStep};
 #[cfg(feature = "sqlite")]
-pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, Synchronous};
+pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, SqliteTier, Synchronous};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::unique::{UniqueKeyConnection, UniqueKeys};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

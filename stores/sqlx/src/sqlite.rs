@@ -29,6 +29,7 @@ mod statements;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod transactions;
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use self::queue::Queue;
 use self::record_access::RecordAccess;
 use self::requests::Forget;
 use self::statements::OrderStatements;
+pub use self::tier::SqliteTier;
 use self::transactions::Transactions;
 use crate::steps::StepsSql;
 

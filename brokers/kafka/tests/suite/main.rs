@@ -2,6 +2,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 mod aborted_transactions;
 mod conformance;
+mod local_tiers;
 mod messages;
 mod outages;
 mod publisher;

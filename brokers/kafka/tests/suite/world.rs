@@ -101,7 +101,12 @@ impl World {
     }
 
     pub(crate) fn run(&self, source: KafkaSource, handling: MessageHandler) -> Running {
-        let builder = Consumer::builder(source, GROUP, &self.executor).prefetch(8).concurrency(4);
+        self.run_on(source, &self.executor, handling)
+    }
+
+    /// Runs a consumer with an executor of its own.
+    pub(crate) fn run_on(&self, source: KafkaSource, executor: &Executor, handling: MessageHandler) -> Running {
+        let builder = Consumer::builder(source, GROUP, executor).prefetch(8).concurrency(4);
         let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
         Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
     }

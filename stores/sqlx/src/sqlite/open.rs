@@ -109,7 +109,8 @@ async fn status(builder: &SqliteStoreBuilder) -> Result<SchemaStatus, StoreError
     Ok(status)
 }
 
-fn place(builder: &SqliteStoreBuilder, target: &DatabaseTarget, table: &Table) -> ErrorContext {
+/// Returns the names of a file for errors.
+pub(super) fn place(builder: &SqliteStoreBuilder, target: &DatabaseTarget, table: &Table) -> ErrorContext {
     let file = match target {
         DatabaseTarget::Memory => ":memory:".into(),
         DatabaseTarget::File(path) => path.display().to_string(),
@@ -119,7 +120,7 @@ fn place(builder: &SqliteStoreBuilder, target: &DatabaseTarget, table: &Table) -
 }
 
 /// Returns the options of the writing connection, and those of the reading connections.
-fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
+pub(super) fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
     let synchronous = match builder.synchronous {
         Synchronous::Full => SqliteSynchronous::Full,
         Synchronous::Normal => SqliteSynchronous::Normal,
@@ -136,7 +137,7 @@ fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (Sqlite
 }
 
 /// Readers do not wait for the writer only with a write-ahead log. The file remembers it.
-async fn use_wal(connection: &mut SqliteConnection, place: &ErrorContext) -> Result<(), StoreError> {
+pub(super) async fn use_wal(connection: &mut SqliteConnection, place: &ErrorContext) -> Result<(), StoreError> {
     let start = Instant::now();
     let mode = loop {
         // The switch takes the whole file, and SQLite does not wait for that as it does for other locks.

@@ -44,8 +44,10 @@ mod extras {
 #[cfg(feature = "stores")]
 mod sqlite {
     use std::path::Path;
+    use std::time::Duration;
 
     use idempotent::SqliteStore;
+    use idempotent::store::SqliteTier;
 
     use super::*;
     use crate::damage::Rows;
@@ -62,6 +64,21 @@ mod sqlite {
         Subject::new(first).second(second).planting(Rows::of(&path).await).guarded_by(dir).rounds(50).on_clock(clock)
     }
 
+    /// Creates two processes of one machine. The file that is their fast tier has the system's clock, so it keeps facts for longer
+    /// than the clock of the test.
+    async fn over_a_file() -> Subject {
+        const LONG: Duration = Duration::from_secs(86_400);
+        let (clock, dir) = (VirtualClock::new(), tempfile::tempdir().unwrap());
+        let faults = FaultStore::new(memory(&clock), &clock);
+        let open = async |durable: FaultStore| {
+            let fast = SqliteTier::open(dir.path().join("facts.db").to_str().unwrap()).await.unwrap();
+            TieredStore::builder(durable, fast).patience(LONG).clock(Arc::new(clock.clone())).build()
+        };
+        let (first, second) = (open(faults.clone()).await, open(faults.worker("other")).await);
+        Subject::new(first).second(second).losing(faults).guarded_by(dir).rounds(50).on_clock(clock)
+    }
+
+    conformance!(over_a_file, over_a_file(), without: [clients, planting, foreign, batch]);
     conformance!(over_sqlite, over_sqlite(Mood::Well), without: [clients, losing, foreign, watch]);
     conformance!(over_sqlite_that_forgets, over_sqlite(Mood::Forgets), without: [clients, losing, foreign, watch]);
 }
