@@ -120,7 +120,10 @@ pub(super) fn place(builder: &SqliteStoreBuilder, target: &DatabaseTarget, table
 }
 
 /// Returns the options of the writing connection, and those of the reading connections.
-pub(super) fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
+pub(super) fn connections(
+    builder: &SqliteStoreBuilder,
+    target: &DatabaseTarget,
+) -> (SqliteConnectOptions, SqliteConnectOptions) {
     let synchronous = match builder.synchronous {
         Synchronous::Full => SqliteSynchronous::Full,
         Synchronous::Normal => SqliteSynchronous::Normal,

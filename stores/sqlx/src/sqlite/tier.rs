@@ -78,8 +78,7 @@ CREATE INDEX {name}_until ON {table} (until_at)",
 
 const RECALL: &str = "SELECT fencing, fact_until, fingerprint, value FROM idempotent_tier \
      WHERE id=?1 AND until_at>?2 AND fencing IS NOT NULL";
-const REMEMBER: &str =
-    "INSERT INTO idempotent_tier (id, until_at, fencing, fact_until, fingerprint, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+const REMEMBER: &str = "INSERT INTO idempotent_tier (id, until_at, fencing, fact_until, fingerprint, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
      ON CONFLICT (id) DO UPDATE SET until_at=excluded.until_at, fencing=excluded.fencing, fact_until=excluded.fact_until, \
      fingerprint=excluded.fingerprint, value=excluded.value WHERE idempotent_tier.until_at<=?7";
 const BAR: &str = "INSERT INTO idempotent_tier (id, until_at) VALUES (?1, ?2) \
