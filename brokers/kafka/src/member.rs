@@ -37,7 +37,7 @@ pub(crate) struct Member {
     answered: Instant,
     /// The time before which nothing is committed.
     commit_at: Instant,
-    /// A permanent error that no request has received.
+    /// An error that no request has received: a permanent one, or one of a transaction.
     broken: Option<SourceError>,
     window: usize,
     /// The retry topic, whose messages have a due time.
@@ -102,7 +102,7 @@ impl Member {
         self.commit_transaction(consumer);
     }
 
-    /// Answers a request with revoked partitions or a permanent error, if there are any.
+    /// Answers a request with revoked partitions or an error, if there are any.
     fn answer_events(&mut self) {
         if self.waiting.as_ref().is_some_and(|request| request.reply.is_closed()) {
             self.waiting = None;
@@ -198,7 +198,12 @@ impl Member {
             Ok(()) => self.assignment.lock().committed(&offsets),
             Err(error) => {
                 self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
-                self.failed(error);
+                if self.waiting.is_none() && self.broken.is_none() {
+                    // No other event shows that the transaction is repeated.
+                    self.broken = Some(error);
+                } else {
+                    self.failed(error);
+                }
             }
         }
     }

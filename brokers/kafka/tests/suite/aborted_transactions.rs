@@ -37,11 +37,8 @@ impl Rejecting {
     /// Acknowledges the delivery, rejects the next request of this kind, and verifies the error of the transaction.
     async fn reject(&mut self, request: RDKafkaApiKey, error: RDKafkaRespErr) {
         self.cluster.request_errors(request, &[error]);
-        let settler = self.source.settler();
-        // The source receives before the acknowledgement, so that this call gets the error.
-        let acknowledging = settler.settle(&self.held.0, &self.held.1, &Settlement::Ack);
-        let (error, settled) = tokio::join!(failure(&mut self.source), acknowledging);
-        settled.unwrap();
+        settle(&self.source, &self.held, Settlement::Ack).await;
+        let error = failure(&mut self.source).await;
         assert!(error.kind() == SourceErrorKind::Transient && error.to_string().contains("it is aborted"), "{error}");
     }
 }
@@ -57,10 +54,11 @@ async fn a_transaction_whose_message_is_rejected_is_repeated_and_its_message_is_
     let mut rejecting = Rejecting::new().await;
     // The cluster does not hide messages of an aborted transaction, so it must reject them.
     rejecting.reject(RDKafkaApiKey::Produce, RDKafkaRespErr::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE).await;
-    // The member repeats the transaction at the latest before it leaves.
-    rejecting.source.close().await;
     let mut reader = ClientConfig::new();
     reader.set("bootstrap.servers", rejecting.cluster.bootstrap_servers());
+    // The member repeats the transaction until it is committed. The attempt before it leaves is the last one.
+    assert_eq!(receipts(reader.clone(), 1), ["body"]);
+    rejecting.source.close().await;
     assert_eq!(receipts(reader, 1), ["body"]);
 }
 
