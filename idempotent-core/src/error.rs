@@ -2,12 +2,15 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::StoreNode;
+
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// The error of a store: a [`kind`](Self::kind) for decisions, and a context and a source for people.
+/// The error of a store: a [`kind`](Self::kind) and a [`node`](Self::node) for decisions, and a context and a source for people.
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
+    node: Option<StoreNode>,
     context: Option<Box<str>>,
     source: Option<Source>,
 }
@@ -18,6 +21,8 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The operation was certainly not applied. Retrying may succeed.
     NotApplied,
+    /// Too many calls wait already, or the node of the key does not answer. The operation was not sent. Retry it later.
+    Busy,
     /// The operation may or may not be applied. Retry only operations that are idempotent by their owner token.
     Ambiguous,
     /// The server's access rules, or the setting `read_only` of the store, refused the operation. It was not applied.
@@ -41,6 +46,7 @@ impl StoreErrorKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::NotApplied => "not_applied",
+            Self::Busy => "busy",
             Self::Ambiguous => "ambiguous",
             Self::Denied => "denied",
             Self::Schema => "schema",
@@ -56,7 +62,14 @@ impl StoreError {
     /// Creates an error of this kind.
     #[must_use]
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, context: None, source: None }
+        Self { kind, node: None, context: None, source: None }
+    }
+
+    /// Adds the node that failed, for a store with several nodes.
+    #[must_use]
+    pub fn with_node(mut self, node: StoreNode) -> Self {
+        self.node = Some(node);
+        self
     }
 
     /// Adds the cause and the remedy. The text must not contain keys, payloads or secrets.
@@ -79,10 +92,16 @@ impl StoreError {
         self.kind
     }
 
+    /// Returns the node that failed, or `None` if the store has one node or does not know which one failed.
+    #[must_use]
+    pub fn node(&self) -> Option<&StoreNode> {
+        self.node.as_ref()
+    }
+
     /// Returns whether the same request, with the same owner token, may be sent again.
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous)
+        matches!(self.kind, StoreErrorKind::NotApplied | StoreErrorKind::Busy | StoreErrorKind::Ambiguous)
     }
 }
 
@@ -90,6 +109,7 @@ impl fmt::Display for StoreErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotApplied => "the store did not apply the operation",
+            Self::Busy => "the store accepts no more operations at the moment; the operation was not sent",
             Self::Ambiguous => "the store did not answer; the operation may have been applied",
             Self::Denied => "the store denied access",
             Self::Schema => "the store's schema or settings do not match this version",

@@ -1,6 +1,7 @@
 //! The executor, its configuration, and the calls and handlers that it runs.
 mod builder;
 mod call;
+mod claim_admission;
 mod delivery;
 mod detached;
 mod handler;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use self::builder::ExecutorBuilder;
 pub use self::call::{Call, within};
+pub use self::claim_admission::{AdmittedClaim, ClaimAdmission, Withdrawal};
 pub use self::delivery::DeliveryContext;
 pub use self::detached::Begun;
 pub use self::handler::{BatchItem, Handler};

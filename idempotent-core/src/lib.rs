@@ -86,7 +86,7 @@ pub use store::{
     Admin, Batch, BrowseOrder, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord,
     KeyFilter, MemoryStore, MemoryStoreBuilder, MemoryTier, NamePattern, OrderStore, OrderTablePage, PageLimits,
     PatternError, Purge, RecordEntry, RecordPage, Renewal, Search, StepStore, Store, StoreCapabilities,
-    StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, UnreadableRecord, Version,
+    StoreNode, StoreNodes, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, UnreadableRecord, Version,
     VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
@@ -115,6 +115,11 @@ pub mod __private {
     /// Backoff delays.
     pub mod backoff {
         pub use crate::backoff::delay;
+    }
+
+    /// Admission of the claims of a consumer's deliveries.
+    pub mod admission {
+        pub use crate::executor::{AdmittedClaim, ClaimAdmission, Withdrawal};
     }
 
     /// URL parsing of the stores.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind};
+use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind, StoreNode};
 
 /// The end of one delivery.
 ///
@@ -101,13 +101,15 @@ pub struct RunSummary {
     ///
     /// The consumer may acknowledge the delivery if the sender resends the message in case that the run fails.
     pub acks_in_flight: bool,
+    /// The node of the store that failed, if the run ended by such a failure and the store named the node.
+    pub node: Option<StoreNode>,
 }
 
 impl RunSummary {
     /// Creates a summary, for code that settles the items of a batch by their [`BatchOutput`](crate::BatchOutput)s.
     #[must_use]
     pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
-        Self { outcome, key, attempt, acks_in_flight: false }
+        Self { outcome, key, attempt, acks_in_flight: false, node: None }
     }
 
     pub(crate) fn without_run(outcome: Outcome) -> Self {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     BrokenOrder, CodecError, DuplicateMessages, EntropyError, FencingToken, KeyError, PolicyError, StepError,
-    StoreError,
+    StoreError, StoreNode,
 };
 
 /// The reason why the handler's own answer is not available. A handler's error type converts it by `From`.
@@ -157,4 +157,14 @@ pub enum Rejection {
         /// The number of answers returned by the handler.
         answered: usize,
     },
+}
+
+impl Rejection {
+    /// Returns the node of the store that failed, if the store named it.
+    pub(crate) fn node(&self) -> Option<&StoreNode> {
+        match self {
+            Self::Store(error) | Self::Unrecorded { cause: Some(error) } => error.node(),
+            _ => None,
+        }
+    }
 }

@@ -20,7 +20,7 @@ mod settling_step;
 mod unprotected;
 
 use std::future::{Future, ready};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use futures_util::future::Either;
@@ -39,7 +39,7 @@ pub(crate) use self::report::Report;
 use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchItem, Call, Executor, Handler};
+use crate::executor::{BatchItem, Call, Executor, Handler, Withdrawal};
 use crate::{Codec, Outcome, Rejection, ReplyStrategy};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
@@ -194,7 +194,9 @@ where
     async move {
         // Boxed, so that the claim's memory is freed before the handler runs. No `await` inside the match: otherwise the future would
         // reserve space for the result of the claim while the handler runs.
-        let rest = match Box::pin(claim(engine, prepared, &context, &mut report)).await {
+        let withdrawal = report.withdrawal();
+        let claimed = Box::pin(until_withdrawn(claim(engine, prepared, &context, &mut report), withdrawal));
+        let rest = match claimed.await {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
             Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
             Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
@@ -217,5 +219,22 @@ where
             }))),
         };
         rest.await
+    }
+}
+
+/// Returns the result of a claim. If the consumer withdraws the admission first, the claim is dropped and its call rejected: the
+/// guard of the claim releases the key.
+fn until_withdrawn<T>(
+    claim: impl Future<Output = Result<T, NotAcquired>>,
+    withdrawal: Option<Withdrawal>,
+) -> impl Future<Output = Result<T, NotAcquired>> {
+    async move {
+        let claim = pin!(claim);
+        let Some(withdrawal) = withdrawal else { return claim.await };
+        tokio::select! {
+            biased;
+            claimed = claim => claimed,
+            error = withdrawal => Err(error.into()),
+        }
     }
 }

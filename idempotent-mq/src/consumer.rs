@@ -12,6 +12,7 @@ mod intake;
 mod keep_alive;
 mod lanes;
 mod message_log;
+mod node_breakers;
 mod observer;
 mod postponed_retries;
 mod settle;
@@ -43,6 +44,7 @@ use crate::consumer::builder::ConsumerParts;
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::Decision;
 use crate::consumer::lanes::Lanes;
+use crate::consumer::node_breakers::NodeBreakers;
 use crate::consumer::postponed_retries::PostponedRetries;
 use crate::consumer::store_breaker::StoreBreaker;
 use crate::handler::{HandlerRun, PreparedRun};
@@ -73,13 +75,18 @@ impl<S: Source> Consumer<S> {
     }
 
     pub(crate) fn new(parts: ConsumerParts<S>, probe: Key) -> Self {
-        let ConsumerParts { source, context, work, settler, capabilities, rules, .. } = parts;
+        let ConsumerParts { source, mut context, work, settler, capabilities, rules, .. } = parts;
         let (clock, entropy) = (context.executor.clock().clone(), context.executor.entropy().clone());
         let counters = ConsumerCounters::default();
         counters.set_capacity(parts.concurrency);
+        let (executor, group) = (context.executor.clone(), context.group.clone());
+        let nodes = NodeBreakers::new(executor, group, counters.clone(), parts.prefetch / WAITING_SHARE);
+        if let Some(nodes) = &nodes {
+            context.admit_by(Arc::new(nodes.clone()));
+        }
         let shared = ConsumerState {
             postponed: PostponedRetries::new(capabilities.delays),
-            breaker: StoreBreaker::new(clock, entropy, counters.clone()),
+            breaker: StoreBreaker::new(clock, entropy, counters.clone(), nodes),
             counters,
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
@@ -136,7 +143,7 @@ impl<S: Source> Consumer<S> {
         let places = Arc::new(Semaphore::new(prefetch));
         services.spawn(Intake { source, shared: shared.clone(), places, news }.run());
         let watched = shared.clone();
-        services.spawn(async move { watched.breaker.probe(&**watched.context.executor.store(), &probe).await });
+        services.spawn(async move { watched.breaker.probe_all(&**watched.context.executor.store(), &probe).await });
         if let Some(interval) = shared.capabilities.keep_alive {
             services.spawn(keep_alive::keep_alive(shared.clone(), interval));
         }
@@ -193,6 +200,8 @@ enum DispatcherEvent<Tag> {
     Intake(Option<IntakeEvent<Tag>>),
 }
 
+/// The part of the prefetch whose claims may wait for one silent node of the store: one in four.
+const WAITING_SHARE: usize = 4;
 /// The delay of a delivery that the message log could not record.
 const UNNOTED: Duration = Duration::from_secs(5);
 /// The extra time after the grace period for handlers that block their thread.

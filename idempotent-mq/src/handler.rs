@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
+use idempotent_core::__private::admission::ClaimAdmission;
 use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary, Scene};
 use tokio::sync::Notify;
 
@@ -48,6 +49,8 @@ pub(crate) struct ConsumerContext {
     pub(crate) group: Arc<str>,
     /// The facts about all deliveries of this consumer.
     pub(crate) known: DeliveryContext,
+    /// The admission of claims, for handlers whose keys the consumer claims.
+    pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
 }
 
 /// A decoded delivery that is ready to run.
@@ -137,7 +140,24 @@ pub(crate) fn guarded<R>(read: impl FnOnce() -> Result<R, UnusableDelivery>) -> 
     })
 }
 
+/// Runs a claim of the consumer, which passes the admission if there is one.
+async fn admitted<F: Future>(
+    executor: &Executor,
+    admission: Option<Arc<dyn ClaimAdmission>>,
+    run: F,
+) -> F::Output {
+    match admission {
+        Some(admission) => executor.scope_of_delivery(DeliveryContext::new().admission(admission), run).await,
+        None => run.await,
+    }
+}
+
 impl ConsumerContext {
+    pub(crate) fn admit_by(&mut self, admission: Arc<dyn ClaimAdmission>) {
+        self.known = self.known.clone().admission(admission.clone());
+        self.admission = Some(admission);
+    }
+
     pub(crate) fn identity<T>(&self, key: &KeyFrom<T>, message: &Message<T>) -> Identity {
         Identity::new(Scene::Mq, self.group.to_string(), &key.of(message)).described(key.what())
     }

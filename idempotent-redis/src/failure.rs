@@ -1,7 +1,7 @@
 //! Failures of calls, and the meaning of server errors.
 use std::sync::Arc;
 
-use idempotent_core::{StoreError, StoreErrorKind};
+use idempotent_core::{StoreError, StoreErrorKind, StoreNode};
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::connection::address::ServerAddress;
@@ -13,6 +13,8 @@ use crate::startup::permissions::{self, EXTRA};
 pub(crate) struct CallFailure {
     pub(crate) kind: FailureKind,
     text: Arc<str>,
+    /// The node of a cluster that failed.
+    node: Option<StoreNode>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,7 +37,11 @@ pub(crate) enum FailureKind {
 
 impl CallFailure {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Store(kind), text: text.into() }
+        Self::of_kind(FailureKind::Store(kind), text)
+    }
+
+    fn of_kind(kind: FailureKind, text: impl Into<Arc<str>>) -> Self {
+        Self { kind, text: text.into(), node: None }
     }
 
     pub(crate) fn ambiguous(text: impl Into<Arc<str>>) -> Self {
@@ -47,12 +53,12 @@ impl CallFailure {
     }
 
     pub(crate) fn unreachable(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Unreachable, text: text.into() }
+        Self::of_kind(FailureKind::Unreachable, text)
     }
 
     /// Creates a failure that was not applied and is worth a retry soon.
     pub(crate) fn transient(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Transient, text: text.into() }
+        Self::of_kind(FailureKind::Transient, text)
     }
 
     /// Creates a failure for settings that the client library rejects.
@@ -90,7 +96,7 @@ impl CallFailure {
             _ if is_full(text) => store(StoreErrorKind::NotApplied),
             _ => store(StoreErrorKind::Schema),
         };
-        Self { kind, text: explain(code, text).into() }
+        Self::of_kind(kind, explain(code, text))
     }
 
     /// Converts an error of the client library: a lost connection, or a server error.
@@ -111,12 +117,12 @@ impl CallFailure {
     /// Converts an error of a connection attempt, during which no call was sent. An unknown refusal, such as too many
     /// clients, is worth a retry.
     pub(crate) fn from_connecting(error: &RedisError) -> Self {
-        let Self { kind, text } = Self::from_client(error);
+        let Self { kind, text, .. } = Self::from_client(error);
         let refused = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         match kind {
             FailureKind::Store(StoreErrorKind::Ambiguous) => Self::unreachable(text),
             FailureKind::Store(StoreErrorKind::Schema) if refused && !is_final(&text) => Self::unreachable(text),
-            kind => Self { kind, text },
+            kind => Self::of_kind(kind, text),
         }
     }
 
@@ -124,8 +130,12 @@ impl CallFailure {
         &self.text
     }
 
-    /// Completes a redirection without a host: the node refers to its own host.
-    pub(crate) fn with_default_host(mut self, node: &ServerAddress) -> Self {
+    /// Adds the node of a cluster that failed, and completes a redirection without a host: the node refers to its own host.
+    pub(crate) fn at_node(self, name: &StoreNode, address: &ServerAddress) -> Self {
+        Self { node: Some(name.clone()), ..self.with_default_host(address) }
+    }
+
+    fn with_default_host(mut self, node: &ServerAddress) -> Self {
         let (FailureKind::Moved(to) | FailureKind::Ask(to)) = &mut self.kind else { return self };
         if let Some(address) = ServerAddress::parse(to) {
             *to = address.with_default_host(node).to_string().into();
@@ -150,7 +160,11 @@ impl From<CallFailure> for StoreError {
             | FailureKind::NoScript
             | FailureKind::Unreachable => StoreErrorKind::NotApplied,
         };
-        Self::new(kind).because(&*failure.text)
+        let error = Self::new(kind).because(&*failure.text);
+        match failure.node {
+            Some(node) => error.with_node(node),
+            None => error,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod completion;
 mod journal;
 mod listing;
 pub(crate) mod memory;
+mod nodes;
 mod order_tables;
 mod replication;
 mod replies;
@@ -40,7 +41,8 @@ use crate::topology::Topology;
 ///
 /// Each protocol step is one script or one conditional command on one key, and uses the server's clock. Concurrent calls are batched: a single call
 /// is sent at once, and calls that arrive in the meantime are sent together, up to 256 keys per script call. In a
-/// cluster, calls for the same node share a pipeline. A key that this process knows to be consumed costs no command;
+/// cluster, calls for the same node share a pipeline. While 4,096 calls wait for a server, further claims of single runs fail as
+/// [`Busy`](idempotent_core::StoreErrorKind::Busy). A key that this process knows to be consumed costs no command;
 /// see [`CacheOptions`].
 ///
 /// | URL | server |
@@ -54,8 +56,8 @@ use crate::topology::Topology;
 /// A connection belongs to the Tokio runtime that opened it. Do not share a store with a runtime that is neither
 /// running nor dropped.
 ///
-/// The store supports the capabilities batch, watch, search, purge, admin, inspect, journal and order. Records expire by
-/// themselves. A purge removes only records that were retained for their fencing number.
+/// The store supports the capabilities batch, watch, search, purge, admin, inspect, journal and order, and in a cluster nodes.
+/// Records expire by themselves. A purge removes only records that were retained for their fencing number.
 ///
 /// A listing covers this namespace, and other namespaces as far as the user's permissions allow. Listings use `SCAN`: a
 /// key that exists throughout the listing is listed, and it is listed twice only if the server resizes its table in the
@@ -209,7 +211,7 @@ impl Store for RedisStore {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        StoreCapabilities::none()
+        let all = StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
             .with_search(self)
@@ -219,7 +221,8 @@ impl Store for RedisStore {
             .with_steps(self)
             .with_order(self)
             .with_health(self)
-            .with_renewal(self)
+            .with_renewal(self);
+        if self.has_nodes() { all.with_nodes(self) } else { all }
     }
 }
 

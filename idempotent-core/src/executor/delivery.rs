@@ -1,6 +1,7 @@
 //! The description of a delivery, which a consumer passes to the runs inside its handler.
 use std::sync::Arc;
 
+use super::claim_admission::ClaimAdmission;
 use crate::Redelivery;
 
 /// A description of a delivery, for [`Executor::scope_of_delivery`](crate::Executor::scope_of_delivery).
@@ -13,6 +14,7 @@ pub struct DeliveryContext {
     pub(crate) redelivery: Option<Arc<Redelivery>>,
     pub(crate) attempt: Option<u32>,
     pub(crate) is_logged: bool,
+    pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
 }
 
 impl DeliveryContext {
@@ -48,6 +50,13 @@ impl DeliveryContext {
     /// resends this very message.
     pub fn logged(mut self) -> Self {
         self.is_logged = true;
+        self
+    }
+
+    /// Sets the admission of claims by the store of the executor in scope.
+    #[doc(hidden)]
+    pub fn admission(mut self, admission: Arc<dyn ClaimAdmission>) -> Self {
+        self.admission = Some(admission);
         self
     }
 }

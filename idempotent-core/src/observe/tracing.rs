@@ -2,7 +2,7 @@
 use tracing::{Span, debug, error, field, info, warn};
 
 use super::{Event, Observer, RunInfo};
-use crate::{Outcome, Scene};
+use crate::{Outcome, Scene, StoreErrorKind};
 
 /// An observer that writes to `tracing` under the target `idempotent`.
 ///
@@ -102,6 +102,8 @@ fn ended(run: &RunInfo<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
         | Outcome::Delayed { .. }
         | Outcome::Waiting { .. }
         | Outcome::Draining { .. }
+        // A consumer defers many deliveries while a node is down, and warns once.
+        | Outcome::StoreDown(StoreErrorKind::Busy)
         | Outcome::Cancelled => {
             info!(target: "idempotent", scene, scope, key, outcome = name, ?elapsed, "ended");
         }

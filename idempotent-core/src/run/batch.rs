@@ -196,6 +196,7 @@ async fn send_claims<'e, T>(
         async move {
             let reply = match batch_reply {
                 Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
+                    report.claim_answered();
                     ClaimReply { sent, is_ambiguous: false, answer: Ok(answer) }
                 }
                 batch_reply => {

@@ -75,7 +75,7 @@ pub(super) fn prepare(
         // The issue of the token is recorded as an attempt.
         request.max_attempts = request.max_attempts.saturating_add(1);
     }
-    Ok(Box::new(Prepared {
+    let prepared = Box::new(Prepared {
         request,
         policy,
         message: message.or_else(|| engine.duplicate_messages.clone()),
@@ -84,7 +84,9 @@ pub(super) fn prepare(
         ordering,
         transaction_store,
         delivery_attempt,
-    }))
+    });
+    report.admit(context, &prepared)?;
+    Ok(prepared)
 }
 
 fn resolve_ordering(

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use tracing::Span;
 
+use super::prepared::Prepared;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::Handler;
+use crate::executor::{AdmittedClaim, Handler, Withdrawal};
 use crate::lease::HandlerName;
 use crate::observe::{self, RunInfo};
 use crate::outcome::{OutcomeSlot, RunSummary};
 use crate::{
-    Event, FencingToken, Grant, HandlerEnd, Identity, Key, Observer, Outcome, Rejection, ReplyStrategy, Scene,
-    StoreError, Tracing,
+    Event, FencingToken, Grant, HandlerEnd, Identity, Key, Observer, OnStoreError, Outcome, Rejection, ReplyStrategy,
+    Scene, StoreError, StoreNode, Tracing,
 };
 
 /// A reporter that publishes the outcome exactly once, to the outcome slot, the counters and the observer. A report
@@ -27,6 +28,10 @@ pub(crate) struct Report<'e> {
     fencing: Option<FencingToken>,
     /// True if the consumer may acknowledge a duplicate of a run in flight.
     acks_in_flight: bool,
+    /// The node of the store that failed.
+    node: Option<StoreNode>,
+    /// The claim, if the consumer of the delivery wants to know its end.
+    admitted: Option<Box<dyn AdmittedClaim>>,
     began_at: Instant,
     /// The start of a handler that has not ended yet, if the observer wants timing.
     handler_began_at: Option<Instant>,
@@ -49,6 +54,8 @@ impl<'e> Report<'e> {
             attempt: None,
             fencing: None,
             acks_in_flight: false,
+            node: None,
+            admitted: None,
             began_at: engine.clock.now(),
             handler_began_at: None,
             span: observe::span(&identity.scene, &identity.scope),
@@ -69,6 +76,37 @@ impl<'e> Report<'e> {
 
     pub(crate) fn set_acks_in_flight(&mut self, acks_in_flight: bool) {
         self.acks_in_flight = acks_in_flight;
+    }
+
+    /// Asks the consumer of the delivery whether the claim may be sent.
+    pub(crate) fn admit(&mut self, context: &TaskContext, prepared: &Prepared) -> Result<(), StoreError> {
+        let Some(admission) = context.delivery.admission.as_ref().filter(|_| !prepared.is_nested) else {
+            return Ok(());
+        };
+        // The consumer knows only the store of its own executor.
+        let is_own = context.executor.as_ref().is_some_and(|own| std::ptr::eq(&*own.0, self.engine));
+        let needs_no_answer = matches!(prepared.policy.on_store_error, OnStoreError::RunUnprotected);
+        if !is_own || needs_no_answer || prepared.transaction_store.is_some() {
+            return Ok(());
+        }
+        self.admitted = admission.admit(&prepared.request.key)?;
+        if prepared.ordering.is_some() {
+            // The time until its turn says nothing about the store.
+            self.claim_answered();
+        }
+        Ok(())
+    }
+
+    /// Notes that the store answered the claim.
+    pub(crate) fn claim_answered(&self) {
+        if let Some(admitted) = &self.admitted {
+            admitted.answered();
+        }
+    }
+
+    /// Returns the end of the claim's admission, if it may end before the claim.
+    pub(crate) fn withdrawal(&self) -> Option<Withdrawal> {
+        self.admitted.as_ref()?.withdrawal()
     }
 
     pub(crate) fn record_grant(&mut self, grant: &Grant) {
@@ -98,6 +136,9 @@ impl<'e> Report<'e> {
 
     /// Reports a call of the store that was sent at this instant.
     pub(crate) fn store_answered<T>(&self, step: &'static str, sent: Instant, answer: &Result<T, StoreError>) {
+        if step == "claim" && answer.is_ok() {
+            self.claim_answered();
+        }
         if self.engine.is_timed {
             self.event(&Event::StoreAnswered { step, error: answer.as_ref().err(), elapsed: self.since(sent) });
         }
@@ -131,6 +172,7 @@ impl<'e> Report<'e> {
         rules: &Handler<P, C, R, F>,
         rejection: Rejection,
     ) -> P::Output<R> {
+        self.node = rejection.node().cloned();
         self.end(Outcome::of(&rejection));
         rules.reject(rejection)
     }
@@ -155,7 +197,8 @@ impl<'e> Report<'e> {
         self.event(&Event::Ended { outcome: &outcome, elapsed: self.since(self.began_at) });
         if let Some(slot) = &self.slot {
             let acks_in_flight = self.acks_in_flight && matches!(outcome, Outcome::InFlight { .. });
-            slot.tell(RunSummary { outcome, key: self.key.clone(), attempt: self.attempt, acks_in_flight });
+            let (key, attempt, node) = (self.key.clone(), self.attempt, self.node.take());
+            slot.tell(RunSummary { outcome, key, attempt, acks_in_flight, node });
         }
     }
 }

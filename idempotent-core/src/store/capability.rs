@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Health, Search};
+use super::{Health, Search, StoreNodes};
 use crate::{
     Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Record, Settled, StepRecord, StoreError,
     StoredSteps, Timestamp, Transactional,
@@ -41,6 +41,8 @@ pub struct StoreCapabilities<'a> {
     pub health: Option<&'a dyn Health>,
     /// Opens separate connections for renewals.
     pub renewal: Option<&'a dyn Renewal>,
+    /// Maps keys to the nodes of the store.
+    pub nodes: Option<&'a dyn StoreNodes>,
 }
 
 impl<'a> StoreCapabilities<'a> {
@@ -110,6 +112,13 @@ impl<'a> StoreCapabilities<'a> {
     #[must_use]
     pub fn with_renewal(mut self, renewal: &'a dyn Renewal) -> Self {
         self.renewal = Some(renewal);
+        self
+    }
+
+    /// Adds [`StoreNodes`].
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: &'a dyn StoreNodes) -> Self {
+        self.nodes = Some(nodes);
         self
     }
 

@@ -69,7 +69,7 @@ impl<S: Source> ConsumerBuilder<S> {
     pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
         Self {
             source,
-            context: ConsumerContext { executor, group, known: DeliveryContext::new() },
+            context: ConsumerContext { executor, group, known: DeliveryContext::new(), admission: None },
             concurrency: 8,
             prefetch: None,
             grace: Duration::from_secs(10),

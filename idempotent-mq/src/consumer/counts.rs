@@ -59,6 +59,8 @@ counts! {
     source_errors,
     /// Pauses of the intake because the store was down.
     pauses,
+    /// Failures of one node of the store, during which only the deliveries of this node were deferred.
+    node_outages,
 }
 
 impl ConsumerCounts {

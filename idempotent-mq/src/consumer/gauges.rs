@@ -15,6 +15,8 @@ pub struct ConsumerGauges {
     pub capacity: u64,
     /// True while the intake is paused because the store is down.
     pub paused: bool,
+    /// Nodes of the store that do not answer, and whose deliveries are deferred.
+    pub failed_nodes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -22,6 +24,7 @@ pub(super) struct GaugeCells {
     running: AtomicU64,
     capacity: AtomicU64,
     paused: AtomicBool,
+    failed_nodes: AtomicU64,
 }
 
 impl ConsumerCounters {
@@ -35,6 +38,7 @@ impl ConsumerCounters {
             running: cells.running.load(Ordering::Relaxed),
             capacity: cells.capacity.load(Ordering::Relaxed),
             paused: cells.paused.load(Ordering::Relaxed),
+            failed_nodes: cells.failed_nodes.load(Ordering::Relaxed),
         }
     }
 
@@ -44,6 +48,10 @@ impl ConsumerCounters {
 
     pub(super) fn set_paused(&self, paused: bool) {
         self.gauge_cells().paused.store(paused, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_failed_nodes(&self, nodes: usize) {
+        self.gauge_cells().failed_nodes.store(nodes as u64, Ordering::Relaxed);
     }
 
     /// Counts a running handler until the returned guard is dropped.

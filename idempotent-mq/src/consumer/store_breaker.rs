@@ -8,6 +8,7 @@ use idempotent_core::{Clock, Entropy, Key, Outcome, RunSummary, Store, StoreErro
 use tokio::sync::watch;
 
 use crate::ConsumerCounters;
+use crate::consumer::node_breakers::NodeBreakers;
 use crate::time::{pause, within};
 
 /// A circuit breaker that pauses the intake while the store is down.
@@ -20,28 +21,36 @@ pub(crate) struct StoreBreaker {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     counters: ConsumerCounters,
+    /// The breakers of the store's nodes, if it has several.
+    nodes: Option<NodeBreakers>,
 }
 
+/// The state of the breaker of a store or of one of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum BreakerState {
+pub(super) enum BreakerState {
     /// The store is available.
     Closed,
-    /// Nothing is received. The store is probed at this time.
+    /// Nothing is received, or no claim of the node is sent. A peek follows at this time.
     Open { until: Instant, failures: u32 },
-    /// The store answered: one delivery may be received.
+    /// The peek was answered: one delivery may be received, or one claim sent.
     Trial { failures: u32 },
-    /// The trial delivery was received.
+    /// The trial delivery was received, or the trial claim sent.
     Trying { failures: u32 },
 }
 
-const FIRST: Duration = Duration::from_secs(1);
+pub(super) const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(30);
 /// The timeout of a peek.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl StoreBreaker {
-    pub(crate) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, counters: ConsumerCounters) -> Self {
-        Self { state: watch::Sender::new(BreakerState::Closed), clock, entropy, counters }
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        counters: ConsumerCounters,
+        nodes: Option<NodeBreakers>,
+    ) -> Self {
+        Self { state: watch::Sender::new(BreakerState::Closed), clock, entropy, counters, nodes }
     }
 
     /// Waits until deliveries may be received, and returns their maximum number.
@@ -68,10 +77,17 @@ impl StoreBreaker {
         }
     }
 
-    /// Evaluates the end of a delivery. Returns true if the breaker opened.
+    /// Returns the delay of a delivery that ended because the store, or the node of its key, is down.
+    pub(crate) fn rest_after(&self, captured: Option<&RunSummary>) -> Option<Duration> {
+        self.rest().or_else(|| self.nodes.as_ref()?.rest(captured?))
+    }
+
+    /// Evaluates the end of a delivery. Returns true if the breaker opened. The failure of one node opens only the breaker of that
+    /// node.
     pub(crate) fn learn(&self, captured: Option<&RunSummary>) -> bool {
+        let is_isolated = |failed: &RunSummary| self.nodes.as_ref().is_some_and(|nodes| nodes.isolates(failed));
         match captured.map(|captured| health(&captured.outcome)) {
-            Some(StoreHealth::Down) => self.open(),
+            Some(StoreHealth::Down) => !captured.is_some_and(is_isolated) && self.open(),
             Some(StoreHealth::Up) => {
                 self.change(|state| (state != BreakerState::Closed).then_some(BreakerState::Closed));
                 false
@@ -111,11 +127,7 @@ impl StoreBreaker {
     }
 
     fn opened(&self, failures: u32) -> BreakerState {
-        let bits = self.entropy.bits().unwrap_or_default();
-        BreakerState::Open {
-            until: self.clock.now() + delay(FIRST, MOST, failures.saturating_sub(1), 20, bits),
-            failures,
-        }
+        opened(&*self.clock, &*self.entropy, failures)
     }
 
     fn change(&self, next: impl FnOnce(BreakerState) -> Option<BreakerState>) -> bool {
@@ -129,8 +141,19 @@ impl StoreBreaker {
         })
     }
 
+    /// Probes the store and its nodes while their breakers are open. Never ends.
+    pub(crate) async fn probe_all(&self, store: &dyn Store, key: &Key) {
+        let nodes = async {
+            match &self.nodes {
+                Some(nodes) => nodes.probe().await,
+                None => pending().await,
+            }
+        };
+        tokio::join!(self.probe(store, key), nodes);
+    }
+
     /// Probes the store while the breaker is open. Never ends.
-    pub(crate) async fn probe(&self, store: &dyn Store, key: &Key) {
+    async fn probe(&self, store: &dyn Store, key: &Key) {
         let mut states = self.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
@@ -161,6 +184,12 @@ impl StoreBreaker {
     }
 }
 
+/// Returns the state after this number of failures in a row.
+pub(super) fn opened(clock: &dyn Clock, entropy: &dyn Entropy, failures: u32) -> BreakerState {
+    let bits = entropy.bits().unwrap_or_default();
+    BreakerState::Open { until: clock.now() + delay(FIRST, MOST, failures.saturating_sub(1), 20, bits), failures }
+}
+
 enum StoreHealth {
     Up,
     /// The store answered the claim. An unconfirmed release has the same outcome.
@@ -184,6 +213,8 @@ fn health(outcome: &Outcome) -> StoreHealth {
         | Outcome::Failed
         | Outcome::Dead { .. }
         | Outcome::Mismatch => StoreHealth::Up,
+        // The call was not sent: the breaker of its node is open, or too many calls wait.
+        Outcome::StoreDown(StoreErrorKind::Busy) => StoreHealth::Unknown,
         Outcome::StoreDown(_) | Outcome::Unrecorded => StoreHealth::Down,
         Outcome::Released { .. } => StoreHealth::Claimed,
         // `Unprotected` runs continue without a store, so the intake continues too.
@@ -199,7 +230,7 @@ mod tests {
     use super::*;
 
     fn breaker() -> StoreBreaker {
-        StoreBreaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy), ConsumerCounters::default())
+        StoreBreaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy), ConsumerCounters::default(), None)
     }
 
     fn ended(outcome: Outcome) -> RunSummary {

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use self::queue::{BatchMember, BatchQueue, MemberEvent};
 use super::keyed::{KeySettings, ResultStrategy, RunReply};
 use super::{
-    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, admitted,
+    guarded,
 };
 use crate::{Delivery, HandlerResult, IntoHandlerResult, Message, SetupError};
 
@@ -52,7 +53,8 @@ where
         let (identity, call) = guarded(|| Ok(self.naming.call(context, &message)))?;
         let key = identity.key(context.executor.namespace()).ok();
         let item = BatchEntry { call, key, message };
-        let (executor, handler) = (context.executor.clone(), self.handler.clone());
+        let (executor, handler, admission) =
+            (context.executor.clone(), self.handler.clone(), context.admission.clone());
         let gathering = self.gathering.clone();
         let run = move |begun: RunProgress| {
             async move {
@@ -60,7 +62,10 @@ where
                 gathering.join(BatchMember { item, begun, tell }).await;
                 loop {
                     match told.recv().await {
-                        Some(MemberEvent::Lead(batch)) => lead(&executor, &gathering, &*handler, batch).await,
+                        Some(MemberEvent::Lead(batch)) => {
+                            let run = lead(&executor, &gathering, &*handler, batch);
+                            admitted(&executor, admission.clone(), run).await;
+                        }
                         Some(MemberEvent::Ended(ended)) => return ended,
                         None => return without_its_leader(&**executor.clock()).await,
                     }

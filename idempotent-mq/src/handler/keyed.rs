@@ -10,7 +10,8 @@ use idempotent_core::{
 
 use super::annotated::alone;
 use super::{
-    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, admitted,
+    guarded,
 };
 use crate::{Delivery, HandlerResult, IntoHandlerResult, KeyFrom, Message};
 
@@ -40,11 +41,16 @@ where
             let (identity, call) = self.naming.call(context, &message);
             Ok((!self.naming.key.or_unprotected || !is_missing(&identity, context)).then_some(call))
         })?;
-        let (handler, executor) = (self.handler.clone(), context.executor.clone());
+        let (handler, executor, admission) =
+            (self.handler.clone(), context.executor.clone(), context.admission.clone());
         let run = move |begun: RunProgress| {
             let handled = async move { handler(message).await.into_handler_result() };
             match call {
-                Some(call) => claimed(executor, call, begun, handled).boxed(),
+                Some(call) => async move {
+                    let run = claimed(&executor, call, begun, handled);
+                    admitted(&executor, admission, run).await
+                }
+                .boxed(),
                 None => async move {
                     begun.set();
                     HandlerEnd { captured: None, verdict: alone(handled).await, rejection: None }
@@ -86,7 +92,7 @@ fn is_missing(identity: &Identity, context: &ConsumerContext) -> bool {
 }
 
 async fn claimed(
-    executor: idempotent_core::Executor,
+    executor: &idempotent_core::Executor,
     call: Call,
     begun: RunProgress,
     handled: impl Future<Output = HandlerResult> + Send,

@@ -13,6 +13,7 @@ mod handlers;
 mod in_flight;
 mod inputs;
 mod message_log;
+mod nodes;
 mod observer;
 mod order;
 mod partitions;

@@ -2,9 +2,11 @@
 //!
 //! If no batch is in flight, a caller sends its call itself. Otherwise a task collects the queued calls and sends them
 //! in as few commands as there are kinds of calls. At most two batches are in flight: the server works on one while the
-//! replies to the other are distributed.
+//! replies to the other are distributed. A claim is refused while [`MAX_QUEUED`] calls wait, so that a silent server occupies a
+//! bounded amount of memory. Each node of a cluster has a batcher of its own.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use idempotent_core::StoreErrorKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::batching::call::ScriptCall;
@@ -13,6 +15,7 @@ use crate::batching::flush::{self, SendOptions};
 use crate::connection::Connection;
 use crate::durability::Durability;
 use crate::failure::CallFailure;
+use crate::scripts::Script;
 
 /// Maximum number of batches in flight. With one, the server idles while replies are distributed; with three, batches
 /// get smaller.
@@ -22,6 +25,10 @@ const MAX_FLUSHES: usize = 2;
 /// The server processes the waits one after the other and delays everything sent after them. More waiting batches would
 /// look like a dead server.
 pub(crate) const MAX_WAITING_FLUSHES: u32 = 2;
+
+/// Maximum number of calls that wait for a batch to one server. A server that answers 50,000 calls per second has answered as many
+/// after 80 ms, so more calls mean that the server is too slow or does not answer.
+const MAX_QUEUED: usize = 4_096;
 
 /// A batcher for the calls to one server.
 #[derive(Clone, Debug)]
@@ -74,6 +81,13 @@ impl CallBatcher {
                 state.flushes = 1;
                 None
             } else {
+                // Calls of runs in progress are always queued: their number is bounded by that of the runs.
+                if state.queued.len() >= MAX_QUEUED && call.params.script == Script::Claim {
+                    return Err(CallFailure::new(
+                        StoreErrorKind::Busy,
+                        format!("claim not sent: {MAX_QUEUED} calls wait for this server already; start fewer runs, or add servers"),
+                    ));
+                }
                 let (reply_to, pending) = oneshot::channel();
                 state.queued.push(QueuedCall { call: call.clone(), reply_to });
                 if state.flushes < MAX_FLUSHES {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
+use idempotent_core::StoreNode;
 
 use self::slot_map::{ClusterNode, ClusterView, SlotMap};
 use crate::batching::batcher::CallBatcher;
@@ -50,7 +51,7 @@ impl NodeFactory {
     fn node(&self, address: &ServerAddress) -> Arc<ClusterNode> {
         let target = SingleServer { server: ServerEndpoint::Tcp(address.clone()), access: self.access.clone() };
         let connection = Connection::new(Box::new(target), self.timeouts, self.hub.clone());
-        Arc::new(ClusterNode { address: address.clone(), batcher: CallBatcher::new(connection, self.options.clone()) })
+        Arc::new(ClusterNode::new(address, CallBatcher::new(connection, self.options.clone())))
     }
 }
 
@@ -73,7 +74,7 @@ impl ClusterRouter {
     /// Sends a call to the known owner of its slot.
     pub(crate) async fn call<T: RoutedCall>(&self, call: &T) -> Result<T::Reply, CallFailure> {
         let node = self.node_of(call.key())?;
-        call.send(&node.batcher).await.map_err(|failure| failure.with_default_host(&node.address))
+        send(&node, call).await
     }
 
     /// Sends calls in order, with one pipeline per node. The nodes are called concurrently.
@@ -92,7 +93,7 @@ impl ClusterRouter {
         });
         for (node, places, reply) in join_all(trips).await {
             for (at, reply) in places.into_iter().zip(reply) {
-                answers[at] = reply.map_err(|failure| failure.with_default_host(&node.address));
+                answers[at] = reply.map_err(|failure| node.explain(failure));
             }
         }
         answers
@@ -114,13 +115,13 @@ impl ClusterRouter {
             FailureKind::Ask(to) => {
                 count(&self.counters.redirections);
                 let node = self.node_at(to)?;
-                call.send_asking(&node.batcher).await.map_err(|failure| failure.with_default_host(&node.address))
+                call.send_asking(&node.batcher).await.map_err(|failure| node.explain(failure))
             }
             FailureKind::Moved(to) => {
                 count(&self.counters.redirections);
                 let node = self.node_at(to)?;
                 self.set_owner(slot_map::slot_of(call.key()), &node);
-                call.send(&node.batcher).await.map_err(|failure| failure.with_default_host(&node.address))
+                send(&node, call).await
             }
             _ => {
                 // A failed node may have been replaced. If the refresh fails, the next attempt shows the error.
@@ -128,6 +129,16 @@ impl ClusterRouter {
                 self.call(call).await
             }
         }
+    }
+
+    /// Returns the name of the known owner of a key.
+    pub(crate) fn owner_of(&self, key: &str) -> Option<StoreNode> {
+        self.map().owner_of(slot_map::slot_of(key)).map(|node| node.name.clone())
+    }
+
+    /// Returns the number of nodes that own slots.
+    pub(crate) fn owner_count(&self) -> usize {
+        self.map().owner_count()
     }
 
     /// Returns the batchers of nodes that own slots. With `refresh`, the slots are fetched first.
@@ -195,6 +206,10 @@ impl ClusterRouter {
         // The map is replaced as a whole, so it is consistent even if the lock is poisoned.
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn send<T: RoutedCall>(node: &ClusterNode, call: &T) -> Result<T::Reply, CallFailure> {
+    call.send(&node.batcher).await.map_err(|failure| node.explain(failure))
 }
 
 fn unassigned_slot() -> CallFailure {

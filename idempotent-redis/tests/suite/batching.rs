@@ -1,14 +1,16 @@
 //! Batched calls: no caller waits without a reason, and each gets its own reply.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotent_core::{Claim, Settled, Store};
+use idempotent_core::{Claim, Settled, Store, StoreErrorKind};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use tokio::task::JoinSet;
 
-use crate::support::{ask, calls, done, granted, hold, open_without_cache, until};
+use crate::support::{ask, ask_number, calls, done, granted, hold, open_without_cache, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
@@ -90,6 +92,44 @@ async fn calls_queued_after_a_dropped_caller_are_sent() {
     server.resume();
     granted(second.await.unwrap().unwrap());
     granted(third.await.unwrap().unwrap());
+}
+
+/// The first call is sent directly. A first batch takes at most what the queue holds, and then the queue is filled again.
+#[tokio::test]
+async fn claims_that_do_not_fit_into_the_queue_of_a_silent_server_are_refused_at_once() {
+    const CLAIMS: u32 = 10_000;
+    const QUEUE: usize = 4_096;
+    let server = RedisServer::start();
+    let builder = RedisStore::builder(server.url()).cache(None).response_timeout(Duration::from_secs(120));
+    let store = builder.connect().await.unwrap();
+    let held = hold(&store, "held", 1).await;
+    server.pause();
+    let refused = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 1..=CLAIMS {
+        let (store, refused) = (store.clone(), refused.clone());
+        tasks.spawn(async move {
+            let claim = store.claim(&ask_number(number.into(), 1)).await;
+            if claim.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Busy) {
+                refused.fetch_add(1, Ordering::SeqCst);
+            }
+            claim
+        });
+    }
+    let surely = CLAIMS as usize - 1 - 2 * QUEUE;
+    until("claims are refused", async || refused.load(Ordering::SeqCst) >= surely).await;
+    // The run in progress is completed once the server answers.
+    let completing = { let store = store.clone(); tokio::spawn(async move { store.complete(&held, &done(None)).await }) };
+    tokio::task::yield_now().await;
+    server.resume();
+    assert_eq!(completing.await.unwrap().unwrap(), Settled::Done);
+    for claim in tasks.join_all().await {
+        match claim {
+            Ok(claim) => drop(granted(claim)),
+            Err(error) => assert_eq!(error.kind(), StoreErrorKind::Busy, "{error}"),
+        }
+    }
+    assert!(refused.load(Ordering::SeqCst) < CLAIMS as usize - QUEUE, "claims within the limit were refused");
 }
 
 #[test]

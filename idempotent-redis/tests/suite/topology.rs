@@ -2,6 +2,7 @@
 mod cluster;
 mod durability;
 mod failover;
+mod node_outage;
 mod refused_calls;
 mod repeated_writes;
 mod sentinel;

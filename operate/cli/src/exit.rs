@@ -92,7 +92,7 @@ fn of_database(error: &idempotent::sqlx::Error) -> Exit {
 
 fn code(error: &anyhow::Error) -> Exit {
     let of_store = |error: &StoreError| match error.kind() {
-        StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous => Exit::Unreachable,
+        StoreErrorKind::NotApplied | StoreErrorKind::Busy | StoreErrorKind::Ambiguous => Exit::Unreachable,
         StoreErrorKind::Denied => Exit::Denied,
         StoreErrorKind::Schema | StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign => {
             Exit::Unfit

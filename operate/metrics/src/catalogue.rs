@@ -110,6 +110,10 @@ catalogue! {
         "1 while the intake is paused because the store is down.";
     CONSUMER_PAUSES "idempotent_consumer_pauses_total" Counter, COUNT, ["group"],
         "Pauses of the intake because the store was down.";
+    CONSUMER_FAILED_NODES "idempotent_consumer_failed_nodes" Gauge, COUNT, ["group"],
+        "Nodes of the store that do not answer, and whose deliveries are deferred.";
+    CONSUMER_NODE_OUTAGES "idempotent_consumer_node_outages_total" Counter, COUNT, ["group"],
+        "Failures of one node of the store.";
     CONSUMER_SOURCE_ERRORS "idempotent_consumer_source_errors_total" Counter, COUNT, ["group"],
         "Failed calls of the source.";
     CONSUMER_UNDECODABLE "idempotent_consumer_undecodable_total" Counter, COUNT, ["group"],

@@ -32,6 +32,8 @@ impl TieredStore {
             // A renewal changes nothing that the fast tier keeps.
             renewal: durable.renewal,
             health: durable.health,
+            // Both tiers are asked at a claim, and only a failure of the durable one rejects it.
+            nodes: durable.nodes,
         }
     }
 

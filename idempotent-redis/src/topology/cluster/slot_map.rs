@@ -2,6 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use idempotent_core::StoreNode;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::batching::batcher::CallBatcher;
@@ -21,7 +22,19 @@ pub(super) fn slot_of(key: &str) -> u16 {
 /// A server of the cluster.
 pub(super) struct ClusterNode {
     pub(super) address: ServerAddress,
+    pub(super) name: StoreNode,
     pub(super) batcher: CallBatcher,
+}
+
+impl ClusterNode {
+    pub(super) fn new(address: &ServerAddress, batcher: CallBatcher) -> Self {
+        Self { address: address.clone(), name: StoreNode::new(address.to_string()), batcher }
+    }
+
+    /// Adds this node to the failure of one of its calls.
+    pub(super) fn explain(&self, failure: CallFailure) -> CallFailure {
+        failure.at_node(&self.name, &self.address)
+    }
 }
 
 /// The slots and nodes at one point in time.
@@ -33,13 +46,15 @@ pub(super) struct SlotMap {
     /// Indices into `nodes`.
     slots: Box<[u16]>,
     nodes: Vec<Arc<ClusterNode>>,
+    /// The number of nodes that owned slots at the last refresh.
+    owners: usize,
 }
 
 const UNASSIGNED: u16 = u16::MAX;
 
 impl SlotMap {
     pub(super) fn empty() -> Self {
-        Self { number: 0, epoch: 0, slots: vec![UNASSIGNED; SLOTS.into()].into(), nodes: Vec::new() }
+        Self { number: 0, epoch: 0, slots: vec![UNASSIGNED; SLOTS.into()].into(), nodes: Vec::new(), owners: 0 }
     }
 
     pub(super) fn owner_of(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
@@ -52,6 +67,11 @@ impl SlotMap {
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<ClusterNode>> {
         self.nodes.iter()
+    }
+
+    /// Returns the number of nodes that owned slots at the last refresh.
+    pub(super) fn owner_count(&self) -> usize {
+        self.owners
     }
 
     /// Returns the nodes that own slots, in slot order.
@@ -95,6 +115,7 @@ impl SlotMap {
                 slots.fill(place);
             }
         }
+        next.owners = next.nodes.len();
         next
     }
 

@@ -25,6 +25,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
             a.browse_order.is_some(),
             a.renewal.is_some(),
             a.health.is_some(),
+            a.nodes.is_some(),
         ]
     };
     assert_eq!(names(first), names(again), "a capability does not come and go");
@@ -55,6 +56,11 @@ pub async fn reported_capabilities_work(s: &Subject) {
     if let Some(health) = first.health {
         let report = must("check", health.check().await);
         assert!(!report.findings().is_empty(), "a check has findings, if only that all is well");
+    }
+    if let Some(nodes) = first.nodes {
+        assert!(nodes.node_count() > 0, "a store with nodes has at least one");
+        assert_eq!(nodes.node_of(&s.key("k")), nodes.node_of(&s.key("k")), "a key has one node");
+        assert!(nodes.node_of(&s.key("k")).is_some(), "a key has a node");
     }
     if let Some(inspect) = first.inspect {
         let seen = must("inspect", inspect.inspect(&s.key("k")).await).expect("the key is held");

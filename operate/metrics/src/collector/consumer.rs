@@ -16,6 +16,7 @@ impl MetricsCollector {
         let of = |metric| FollowedTotal::new(self.recording.counter(metric, &[&group]));
         let others = [
             of(&catalogue::CONSUMER_PAUSES),
+            of(&catalogue::CONSUMER_NODE_OUTAGES),
             of(&catalogue::CONSUMER_SOURCE_ERRORS),
             of(&catalogue::CONSUMER_UNDECODABLE),
             of(&catalogue::CONSUMER_ALERTS),
@@ -52,7 +53,7 @@ struct ConsumerSource {
     group: String,
     counters: ConsumerCounters,
     ends: [FollowedTotal; ENDS.len()],
-    others: [FollowedTotal; 4],
+    others: [FollowedTotal; 5],
 }
 
 #[async_trait]
@@ -64,13 +65,15 @@ impl Source for ConsumerSource {
     async fn read(&mut self, recording: &Recording) -> bool {
         let (counts, gauges) = (self.counters.counts(), self.counters.gauges());
         self.ends.iter_mut().zip(of_ends(&counts)).for_each(|(total, count)| total.follow(count));
-        let others = [counts.pauses, counts.source_errors, counts.undecodable, counts.alerts];
+        let others =
+            [counts.pauses, counts.node_outages, counts.source_errors, counts.undecodable, counts.alerts];
         self.others.iter_mut().zip(others).for_each(|(total, count)| total.follow(count));
         let set = |metric, value: u64| recording.gauge(metric, &[&self.group]).set(value as f64);
         set(&catalogue::CONSUMER_HELD, gauges.held);
         set(&catalogue::CONSUMER_RUNNING, gauges.running);
         set(&catalogue::CONSUMER_CAPACITY, gauges.capacity);
         set(&catalogue::CONSUMER_PAUSED, u64::from(gauges.paused));
+        set(&catalogue::CONSUMER_FAILED_NODES, gauges.failed_nodes);
         true
     }
 

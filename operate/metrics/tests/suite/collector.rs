@@ -42,6 +42,7 @@ async fn a_consumer_shows_its_deliveries_their_age_and_its_state() {
     collector.collect().await;
     let gauge = |name: &str| world.value(&format!("idempotent_consumer_{name}"), &["group=\"billing\""]);
     assert_eq!((gauge("running"), gauge("capacity"), gauge("paused")), (Some(2.0), Some(5.0), Some(0.0)));
+    assert_eq!((gauge("failed_nodes"), gauge("node_outages_total")), (Some(0.0), Some(0.0)));
     assert!(gauge("held") >= Some(2.0));
     world.clock.advance(Duration::from_secs(3)).await;
     wait.add_permits(10);
