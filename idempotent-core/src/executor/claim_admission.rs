@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::{Key, StoreError};
+use crate::{Key, Store, StoreError};
 
 /// A future that ends when a claim must not wait any longer, with the error for the call.
 pub type Withdrawal = Pin<Box<dyn Future<Output = StoreError> + Send + 'static>>;
@@ -14,11 +14,11 @@ pub type Withdrawal = Pin<Box<dyn Future<Output = StoreError> + Send + 'static>>
 /// [`RunUnprotected`](crate::OnStoreError::RunUnprotected), which do not depend on the store, and for runs in the transaction of
 /// another store.
 pub trait ClaimAdmission: fmt::Debug + Send + Sync + 'static {
-    /// Admits the claim of this key. Returns `None` if its end does not matter.
+    /// Admits the claim of this key by this store. Returns `None` if its end does not matter.
     ///
     /// # Errors
     /// Returns the error with which the call is rejected. No claim is sent.
-    fn admit(&self, key: &Key) -> Result<Option<Box<dyn AdmittedClaim>>, StoreError>;
+    fn admit(&self, store: &dyn Store, key: &Key) -> Result<Option<Box<dyn AdmittedClaim>>, StoreError>;
 }
 
 /// A claim that waits for the answer of the store. Dropping it without an answer means that the store did not answer.

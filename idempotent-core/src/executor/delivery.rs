@@ -53,7 +53,7 @@ impl DeliveryContext {
         self
     }
 
-    /// Sets the admission of claims by the store of the executor in scope.
+    /// Sets the admission of claims.
     #[doc(hidden)]
     pub fn admission(mut self, admission: Arc<dyn ClaimAdmission>) -> Self {
         self.admission = Some(admission);

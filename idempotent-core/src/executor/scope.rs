@@ -38,6 +38,12 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), delivery, ..TaskContext::current() }.enter(future).await
     }
 
+    /// Runs a future with the description of its delivery, and the executor that is in scope already.
+    #[doc(hidden)]
+    pub async fn scope_without_executor<F: Future>(delivery: DeliveryContext, future: F) -> F::Output {
+        TaskContext { delivery, ..TaskContext::current() }.enter(future).await
+    }
+
     /// Returns the executor in scope, or the installed executor outside of any scope.
     #[must_use]
     pub fn current() -> Option<Self> {

@@ -83,13 +83,11 @@ impl<'e> Report<'e> {
         let Some(admission) = context.delivery.admission.as_ref().filter(|_| !prepared.is_nested) else {
             return Ok(());
         };
-        // The consumer knows only the store of its own executor.
-        let is_own = context.executor.as_ref().is_some_and(|own| std::ptr::eq(&*own.0, self.engine));
         let needs_no_answer = matches!(prepared.policy.on_store_error, OnStoreError::RunUnprotected);
-        if !is_own || needs_no_answer || prepared.transaction_store.is_some() {
+        if needs_no_answer || prepared.transaction_store.is_some() {
             return Ok(());
         }
-        self.admitted = admission.admit(&prepared.request.key)?;
+        self.admitted = admission.admit(&*self.engine.store, &prepared.request.key)?;
         if prepared.ordering.is_some() {
             // The time until its turn says nothing about the store.
             self.claim_answered();

@@ -232,7 +232,11 @@ impl fmt::Debug for NodeBreakers {
 }
 
 impl ClaimAdmission for NodeBreakers {
-    fn admit(&self, key: &Key) -> Result<Option<Box<dyn AdmittedClaim>>, StoreError> {
+    fn admit(&self, store: &dyn Store, key: &Key) -> Result<Option<Box<dyn AdmittedClaim>>, StoreError> {
+        // A handler may use another executor, whose nodes are unknown here.
+        if !std::ptr::addr_eq(store, &**self.0.executor.store()) {
+            return Ok(None);
+        }
         let Some(node) = self.node_of(key) else { return Ok(None) };
         let mut nodes = self.nodes();
         let state = nodes.entry(node.clone()).or_insert_with(|| self.unknown(key));

@@ -64,7 +64,7 @@ where
                     match told.recv().await {
                         Some(MemberEvent::Lead(batch)) => {
                             let run = lead(&executor, &gathering, &*handler, batch);
-                            admitted(&executor, admission.clone(), run).await;
+                            admitted(admission.clone(), run).await;
                         }
                         Some(MemberEvent::Ended(ended)) => return ended,
                         None => return without_its_leader(&**executor.clock()).await,

@@ -46,11 +46,7 @@ where
         let run = move |begun: RunProgress| {
             let handled = async move { handler(message).await.into_handler_result() };
             match call {
-                Some(call) => async move {
-                    let run = claimed(&executor, call, begun, handled);
-                    admitted(&executor, admission, run).await
-                }
-                .boxed(),
+                Some(call) => admitted(admission, claimed(executor, call, begun, handled)).boxed(),
                 None => async move {
                     begun.set();
                     HandlerEnd { captured: None, verdict: alone(handled).await, rejection: None }
@@ -92,7 +88,7 @@ fn is_missing(identity: &Identity, context: &ConsumerContext) -> bool {
 }
 
 async fn claimed(
-    executor: &idempotent_core::Executor,
+    executor: idempotent_core::Executor,
     call: Call,
     begun: RunProgress,
     handled: impl Future<Output = HandlerResult> + Send,

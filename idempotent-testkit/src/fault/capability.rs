@@ -37,6 +37,9 @@ impl FaultStore {
         if inner.order.is_some() {
             capabilities = capabilities.with_order(self);
         }
+        if let Some(nodes) = inner.nodes {
+            capabilities = capabilities.with_nodes(nodes);
+        }
         capabilities
     }
 }
