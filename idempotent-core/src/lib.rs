@@ -85,9 +85,9 @@ pub use steps::{
 pub use store::{
     Admin, Batch, BrowseOrder, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord,
     KeyFilter, MemoryStore, MemoryStoreBuilder, MemoryTier, NamePattern, OrderStore, OrderTablePage, PageLimits,
-    PatternError, Purge, RecordEntry, RecordPage, Renewal, Search, StepStore, Store, StoreCapabilities,
-    StoreNode, StoreNodes, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, UnreadableRecord, Version,
-    VersionedRecord, Watch, Watching, orphans,
+    PatternError, Purge, RecordEntry, RecordPage, Renewal, Search, StepStore, Store, StoreCapabilities, StoreNode,
+    StoreNodes, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, UnreadableRecord,
+    Version, VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
 pub use transaction::{

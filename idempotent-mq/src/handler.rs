@@ -143,9 +143,7 @@ pub(crate) fn guarded<R>(read: impl FnOnce() -> Result<R, UnusableDelivery>) -> 
 /// Runs a claim of the consumer, which passes the admission if there is one.
 async fn admitted<F: Future>(admission: Option<Arc<dyn ClaimAdmission>>, run: F) -> F::Output {
     match admission {
-        Some(admission) => {
-            Executor::scope_without_executor(DeliveryContext::new().admission(admission), run).await
-        }
+        Some(admission) => Executor::scope_without_executor(DeliveryContext::new().admission(admission), run).await,
         None => run.await,
     }
 }

@@ -70,8 +70,14 @@ impl NodeBreakers {
             self.open(&node, state, 1);
         }
         self.update_gauge(&nodes);
+        drop(nodes);
+        !self.is_outage()
+    }
+
+    /// Returns true while at least half of the nodes fail.
+    pub(crate) fn is_outage(&self) -> bool {
         let known = self.store_nodes().map_or(0, |nodes| nodes.node_count());
-        failing(&nodes) * 2 < known
+        failing(&self.nodes()) * 2 >= known
     }
 
     /// Returns the delay of a run that ended because of a failed node.
@@ -112,8 +118,7 @@ impl NodeBreakers {
 
     fn due(&self) -> Vec<(StoreNode, Key)> {
         let now = self.now();
-        let is_due =
-            |state: &NodeState| matches!(state.breaker, BreakerState::Open { until, .. } if until <= now);
+        let is_due = |state: &NodeState| matches!(state.breaker, BreakerState::Open { until, .. } if until <= now);
         let nodes = self.nodes();
         let due = nodes.iter().filter(|(_, state)| is_due(state));
         due.map(|(node, state)| (node.clone(), state.key.clone())).collect()

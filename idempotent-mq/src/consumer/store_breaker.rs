@@ -88,6 +88,8 @@ impl StoreBreaker {
         let is_isolated = |failed: &RunSummary| self.nodes.as_ref().is_some_and(|nodes| nodes.isolates(failed));
         match captured.map(|captured| health(&captured.outcome)) {
             Some(StoreHealth::Down) => !captured.is_some_and(is_isolated) && self.open(),
+            // The other nodes may answer.
+            Some(StoreHealth::Up) if self.is_node_outage() => false,
             Some(StoreHealth::Up) => {
                 self.change(|state| (state != BreakerState::Closed).then_some(BreakerState::Closed));
                 false
@@ -114,6 +116,10 @@ impl StoreBreaker {
             BreakerState::Trying { failures } => Some(BreakerState::Trial { failures }),
             _ => None,
         });
+    }
+
+    fn is_node_outage(&self) -> bool {
+        self.nodes.as_ref().is_some_and(NodeBreakers::is_outage)
     }
 
     fn open(&self) -> bool {
@@ -174,7 +180,7 @@ impl StoreBreaker {
             };
             self.clock.sleep_until(until).await;
             let asked = within(&*self.clock, PATIENCE, store.peek(key)).await;
-            let answers = asked.is_some_and(|asked| asked.is_ok());
+            let answers = asked.is_some_and(|asked| asked.is_ok()) && !self.is_node_outage();
             self.change(|state| match state {
                 BreakerState::Open { .. } if answers => Some(BreakerState::Trial { failures }),
                 BreakerState::Open { .. } => Some(self.opened(failures.saturating_add(1))),

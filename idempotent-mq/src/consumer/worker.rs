@@ -186,7 +186,9 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             DecisionContext { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
         let mut decision = self.rules.decide(ended, job.delivery(), circumstances, self.bits());
         // A delivery that found the store, or the node of its key, down returns after the pause.
-        if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) = (&mut decision, self.breaker.rest_after(captured)) {
+        if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) =
+            (&mut decision, self.breaker.rest_after(captured))
+        {
             *after = rest.max(*after);
         }
         let end = match decision {

@@ -85,7 +85,9 @@ impl CallBatcher {
                 if state.queued.len() >= MAX_QUEUED && call.params.script == Script::Claim {
                     return Err(CallFailure::new(
                         StoreErrorKind::Busy,
-                        format!("claim not sent: {MAX_QUEUED} calls wait for this server already; start fewer runs, or add servers"),
+                        format!(
+                            "claim not sent: {MAX_QUEUED} calls wait for this server already; start fewer runs, or add servers"
+                        ),
                     ));
                 }
                 let (reply_to, pending) = oneshot::channel();

@@ -119,7 +119,10 @@ async fn claims_that_do_not_fit_into_the_queue_of_a_silent_server_are_refused_at
     let surely = CLAIMS as usize - 1 - 2 * QUEUE;
     until("claims are refused", async || refused.load(Ordering::SeqCst) >= surely).await;
     // The run in progress is completed once the server answers.
-    let completing = { let store = store.clone(); tokio::spawn(async move { store.complete(&held, &done(None)).await }) };
+    let completing = {
+        let store = store.clone();
+        tokio::spawn(async move { store.complete(&held, &done(None)).await })
+    };
     tokio::task::yield_now().await;
     server.resume();
     assert_eq!(completing.await.unwrap().unwrap(), Settled::Done);

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Identity, Json, Key, Policy,
-    Record, Rejection, Release, Scene, Settled, Store, StoreCapabilities, StoreError, StoreErrorKind, StoreNode,
-    StoreNodes,
+    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Identity, Json,
+    Key, Policy, Record, Rejection, Release, Scene, Settled, Store, StoreCapabilities, StoreError, StoreErrorKind,
+    StoreNode, StoreNodes,
 };
 use idempotent_mq::{Consumer, KeyFrom, MessageHandler, Messages};
 use idempotent_testkit::FaultStore;

@@ -65,8 +65,7 @@ impl Source for ConsumerSource {
     async fn read(&mut self, recording: &Recording) -> bool {
         let (counts, gauges) = (self.counters.counts(), self.counters.gauges());
         self.ends.iter_mut().zip(of_ends(&counts)).for_each(|(total, count)| total.follow(count));
-        let others =
-            [counts.pauses, counts.node_outages, counts.source_errors, counts.undecodable, counts.alerts];
+        let others = [counts.pauses, counts.node_outages, counts.source_errors, counts.undecodable, counts.alerts];
         self.others.iter_mut().zip(others).for_each(|(total, count)| total.follow(count));
         let set = |metric, value: u64| recording.gauge(metric, &[&self.group]).set(value as f64);
         set(&catalogue::CONSUMER_HELD, gauges.held);
