@@ -128,13 +128,10 @@ impl NodeBreakers {
         let executor = &self.0.executor;
         let asked = within(&**executor.clock(), PATIENCE, executor.store().peek(&key)).await;
         let answers = asked.is_some_and(|asked| asked.is_ok());
-        // Another node has the keys by now, for example after a failover.
-        let has_moved = answers && self.node_of(&key).as_ref() != Some(&node);
         let mut nodes = self.nodes();
         let Some(state) = nodes.get_mut(&node) else { return };
         let BreakerState::Open { failures, .. } = state.breaker else { return };
         match answers {
-            true if has_moved => self.close(&node, state),
             true => state.breaker = BreakerState::Trial { failures },
             false => self.open(&node, state, failures.saturating_add(1)),
         }

@@ -262,7 +262,7 @@ async fn the_intake_pauses_while_half_of_the_nodes_fail() {
 }
 
 #[tokio::test]
-async fn a_failed_node_whose_keys_have_moved_is_forgotten() {
+async fn a_failed_node_whose_keys_have_moved_defers_nothing() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let (store, process) = start(&world, job.by_id()).await;
