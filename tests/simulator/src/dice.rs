@@ -35,6 +35,12 @@ impl Dice {
         from + self.below(to - from + 1)
     }
 
+    /// Returns a number from 0 to 1, without 1.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }

@@ -55,6 +55,7 @@ pub mod mutants;
 mod network;
 mod plan;
 mod process;
+pub mod scale;
 mod script;
 mod shrink;
 mod tape;

@@ -1,0 +1,130 @@
+//! A model of a fleet with 100,000,000 to 1,000,000,000 keys a day, in virtual time: masters with slots, clocks and
+//! replicas, processes with places, caches and breakers, and a broker that delivers copies.
+//!
+//! This is a simulation of a model. No server, no client and no executor runs. The decisions about records are those of
+//! [`protocol`](idempotent_core::protocol), and the delays those of the product; all else is written for the model:
+//! masters, processes, the broker, and the packed form of decision 0078, which no store offers. Service times follow
+//! the measured mean with an assumed tail.
+//!
+//! # Scale
+//! | scenarios | simulated part |
+//! |---|---|
+//! | loads | one slot of 16,384 with all its keys, for 14 to 60 hours: about 10,000 to 50,000 keys |
+//! | all others | 64 slots on 8 masters, 4 processes, 6,000 to 9,000 keys; an eighth of the slots is 8 instead of 2,048 |
+mod bug;
+mod call;
+mod clock;
+mod cluster;
+mod journal;
+mod judge;
+mod load;
+mod packed;
+mod play;
+mod process;
+mod request;
+mod scenario;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use self::bug::{Bug, BugCase};
+use self::play::Play;
+pub use self::scenario::{Form, Scenario};
+use self::scenario::Setting;
+pub use self::verdict::{Check, Figures, ScaleViolation};
+use crate::process::lock;
+
+/// The result of one play.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ScalePlay {
+    /// The figures.
+    pub figures: Figures,
+    /// The violations, in order. The first 20 are kept.
+    pub violations: Vec<ScaleViolation>,
+    /// The events of the traced message.
+    pub log: Vec<String>,
+    /// The faults of the plan, with their times in seconds.
+    pub faults: Vec<String>,
+}
+
+/// Plays a scenario. `bug` switches a deliberate bug on, and `traced` logs the events of a message. The same arguments
+/// give the same result.
+#[must_use]
+pub fn play(scenario: Scenario, form: Form, seed: u64, bug: Option<Bug>, traced: Option<u32>) -> ScalePlay {
+    let setting = Setting { traced, ..Setting::of(scenario, form, seed, bug) };
+    let faults = setting.faults.iter().map(|(at, fault)| format!("{:>16.6} s  {fault:?}", *at as f64 / 1e6)).collect();
+    let judge = Play::new(&setting).run();
+    ScalePlay { figures: judge.figures, violations: judge.violations, log: judge.log, faults }
+}
+
+/// A scenario in one form.
+pub type ScenarioForm = (Scenario, Form);
+
+/// The result of many seeds.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ScaleCampaign {
+    /// The sums of the figures for each scenario and form.
+    pub figures: BTreeMap<ScenarioForm, Figures>,
+    /// The plays with violations.
+    pub failed: BTreeMap<(u64, ScenarioForm), Vec<ScaleViolation>>,
+}
+
+/// Plays each of the scenarios with each seed, on as many threads as the machine has processors.
+#[must_use]
+pub fn campaign(seeds: Range<u64>, scenarios: &[ScenarioForm]) -> ScaleCampaign {
+    let plays: Vec<_> = seeds.flat_map(|seed| scenarios.iter().map(move |scenario| (seed, *scenario))).collect();
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(ScaleCampaign::default()));
+    let work = || {
+        while let Some((seed, of)) = plays.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ScalePlay { figures, violations, .. } = play(of.0, of.1, *seed, None, None);
+            let mut all = lock(&all);
+            all.figures.entry(*of).or_default().merge(&figures);
+            if !violations.is_empty() {
+                all.failed.insert((*seed, *of), violations);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let campaign = lock(&all).clone();
+    campaign
+}
+
+impl ScaleCampaign {
+    /// Returns the situations that never occurred, although the scenarios exist for them. Meaningful for many seeds.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let sum = |of: ScenarioForm, count: fn(&Figures) -> u64| self.figures.get(&of).map(count);
+        let mut missing = Vec::new();
+        for (form, form_name) in Form::ALL {
+            let wanted: [(Scenario, &str, fn(&Figures) -> u64); 8] = [
+                (Scenario::Constant, "takeovers", |figures| figures.takeovers),
+                (Scenario::Constant, "cached duplicates", |figures| figures.cached),
+                (Scenario::Constant, "lost answers", |figures| figures.lost_answers),
+                (Scenario::ClockBack, "probes", |figures| figures.probes),
+                (Scenario::Failover, "lost writes", |figures| figures.lost),
+                (Scenario::Failover, "repeated runs", |figures| figures.repeated),
+                (Scenario::MasterLost, "repeated runs", |figures| figures.repeated),
+                (Scenario::RollingUpgrade, "refused starts", |figures| figures.refused_starts),
+            ];
+            for (scenario, what, count) in wanted {
+                if sum((scenario, form), count) == Some(0) {
+                    missing.push(format!("{what} in {scenario:?}, {form_name}"));
+                }
+            }
+        }
+        if sum((Scenario::Resharding, Form::Packed), |figures| figures.refused) == Some(0) {
+            missing.push("refusals in Resharding, packed".to_owned());
+        }
+        missing
+    }
+}
