@@ -55,6 +55,8 @@ Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]
                     all of them in turn, resumable; writes docs/proof.md
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` lists its options
+  sim scale [--seeds N]
+                    a model of large fleets on a cluster in virtual time, 200 seeds of 14 scenarios; `sim scale --help`
   chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
   mutants [AREA | FILE ...] [--seed N] [--unit | --switched] [--write] [--list]
                     changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox,

@@ -1,17 +1,19 @@
-//! The command `cargo xtask sim`: the simulator, built with optimisation. It parses its own arguments and prints its
-//! own results.
+//! The commands `cargo xtask sim` and `cargo xtask sim scale`: the simulators, built with optimisation. They parse their
+//! own arguments and print their own results.
 use std::process::ExitCode;
 
 use crate::tools::cargo;
 
-const SIMULATOR: [&str; 8] =
-    ["run", "--release", "--quiet", "--locked", "--package", "idempotent-simulator", "--bin", "idempotent-sim"];
+const SIMULATOR: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "idempotent-simulator", "--bin"];
 
 /// The exit code for a run that did not start.
 const VACUOUS: u8 = 2;
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
-    pass_on(&SIMULATOR, arguments)
+    match arguments {
+        ["scale", rest @ ..] => pass_on(&[&SIMULATOR[..], &["idempotent-sim-scale"]].concat(), rest),
+        _ => pass_on(&[&SIMULATOR[..], &["idempotent-sim"]].concat(), arguments),
+    }
 }
 
 /// Runs a program of the workspace that parses its arguments and chooses its exit codes.

@@ -56,9 +56,25 @@ pub struct ScalePlay {
 #[must_use]
 pub fn play(scenario: Scenario, form: Form, seed: u64, bug: Option<Bug>, traced: Option<u32>) -> ScalePlay {
     let setting = Setting { traced, ..Setting::of(scenario, form, seed, bug) };
-    let faults = setting.faults.iter().map(|(at, fault)| format!("{:>16.6} s  {fault:?}", *at as f64 / 1e6)).collect();
     let judge = Play::new(&setting).run();
-    ScalePlay { figures: judge.figures, violations: judge.violations, log: judge.log, faults }
+    ScalePlay { figures: judge.figures, violations: judge.violations, log: judge.log, faults: setting.printed_faults() }
+}
+
+/// Removes the faults from a play that its first violation does not need, and returns the others with their times. The
+/// play must have a violation.
+#[must_use]
+pub fn needed_faults(scenario: Scenario, form: Form, seed: u64, bug: Option<Bug>) -> Vec<String> {
+    let mut setting = Setting::of(scenario, form, seed, bug);
+    let fails = |setting: &Setting| Play::new(setting).run().violations.first().map(|first| first.check);
+    let check = fails(&setting);
+    for nth in (0..setting.faults.len()).rev() {
+        let mut tried = setting.clone();
+        tried.faults.remove(nth);
+        if fails(&tried) == check {
+            setting = tried;
+        }
+    }
+    setting.printed_faults()
 }
 
 /// A scenario in one form.
@@ -74,14 +90,15 @@ pub struct ScaleCampaign {
     pub failed: BTreeMap<(u64, ScenarioForm), Vec<ScaleViolation>>,
 }
 
-/// Plays each of the scenarios with each seed, on as many threads as the machine has processors.
+/// Plays each of the scenarios with each seed, on as many threads as the machine has processors. `bug` switches a
+/// deliberate bug on.
 #[must_use]
-pub fn campaign(seeds: Range<u64>, scenarios: &[ScenarioForm]) -> ScaleCampaign {
+pub fn campaign(seeds: Range<u64>, scenarios: &[ScenarioForm], bug: Option<Bug>) -> ScaleCampaign {
     let plays: Vec<_> = seeds.flat_map(|seed| scenarios.iter().map(move |scenario| (seed, *scenario))).collect();
     let (next, all) = (AtomicUsize::new(0), Mutex::new(ScaleCampaign::default()));
     let work = || {
         while let Some((seed, of)) = plays.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let ScalePlay { figures, violations, .. } = play(of.0, of.1, *seed, None, None);
+            let ScalePlay { figures, violations, .. } = play(of.0, of.1, *seed, bug, None);
             let mut all = lock(&all);
             all.figures.entry(*of).or_default().merge(&figures);
             if !violations.is_empty() {

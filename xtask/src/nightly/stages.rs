@@ -108,6 +108,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("tests of DynamoDB", "test dynamodb"),
         xtask("release, without publishing", "release"),
         xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
+        xtask("simulator of large fleets, 200 seeds", &format!("sim scale --seeds 200 --first {seed}")),
         tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
         tests("mutants of laws", "idempotent-simulator", "mutants::", Environment::Plain),

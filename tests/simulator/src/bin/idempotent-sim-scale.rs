@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use idempotent_simulator::scale::{Figures, Form, Scenario, ScenarioForm, ScalePlay, campaign, play};
+use idempotent_simulator::scale::{
+    Bug, Figures, Form, ScalePlay, Scenario, ScenarioForm, campaign, needed_faults, play,
+};
 use serde_json::json;
 
 const USAGE: &str = "\
@@ -12,6 +14,8 @@ cargo xtask sim scale [--seeds N] [--first N] [--scenario NAME] [--form record|p
 cargo xtask sim scale --seed N --scenario NAME --form record|packed
                                     play one, and print its faults and violations
 cargo xtask sim scale --list        print the scenarios
+
+`--bug NAME` plays with a deliberate bug, for the tests of the simulator.
 
 A simulation of a model: no server runs. Ends with one JSON object on stdout. Exit code 0: held; 1: violated;
 2: vacuous, or not started.";
@@ -31,6 +35,7 @@ struct Arguments {
     seed: Option<u64>,
     scenario: Option<Scenario>,
     form: Option<Form>,
+    bug: Option<Bug>,
 }
 
 fn main() -> ExitCode {
@@ -59,7 +64,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     let mut rest = words.iter();
     while let Some(name) = rest.next() {
-        if !["--seeds", "--first", "--seed", "--scenario", "--form"].contains(&name.as_str()) {
+        if !["--seeds", "--first", "--seed", "--scenario", "--form", "--bug"].contains(&name.as_str()) {
             return Err(format!("unknown argument `{name}`; the arguments are those below"));
         }
         let value = rest.next().ok_or_else(|| format!("`{name}` has no value; add one after it"))?;
@@ -76,6 +81,10 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 let found = Form::ALL.iter().find(|(_, known)| known == value);
                 arguments.form = Some(found.ok_or_else(|| format!("`--form {value}`: a form is record or packed"))?.0);
             }
+            "--bug" => {
+                let found = Bug::CASES.iter().find(|case| format!("{:?}", case.bug) == *value);
+                arguments.bug = Some(found.ok_or_else(|| format!("`--bug {value}`: no such bug in `Bug::CASES`"))?.bug);
+            }
             _ => {
                 let found = Scenario::ALL.iter().find(|(_, known, _)| known == value);
                 let unknown = || format!("`--scenario {value}`: no such scenario; `--list` lists them");
@@ -88,25 +97,25 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
 
 fn run(arguments: &Arguments) -> Result<u8, String> {
     match *arguments {
-        Arguments { seed: Some(seed), scenario: Some(scenario), form: Some(form), seeds: None, first: None } => {
-            Ok(one(seed, (scenario, form)))
+        Arguments { seed: Some(seed), scenario: Some(scenario), form: Some(form), seeds: None, first: None, bug } => {
+            Ok(one(seed, (scenario, form), bug))
         }
         Arguments { seed: Some(_), .. } => {
             Err("`--seed` needs --scenario and --form, and neither --seeds nor --first".to_owned())
         }
         Arguments { seeds: Some(0), .. } => Err("`--seeds 0` plays nothing; give 1 or more".to_owned()),
-        Arguments { seeds, first, scenario, form, .. } => {
+        Arguments { seeds, first, scenario, form, bug, .. } => {
             let scenarios = Scenario::ALL.iter().map(|(one, ..)| *one).filter(|one| scenario.is_none_or(|only| only == *one));
             let both = |scenario| Form::ALL.map(|(form, _)| (scenario, form));
             let all: Vec<_> = scenarios.flat_map(both).filter(|(_, one)| form.is_none_or(|only| only == *one)).collect();
-            Ok(many(seeds.unwrap_or(200), first.unwrap_or_default(), &all))
+            Ok(many(seeds.unwrap_or(200), first.unwrap_or_default(), &all, bug))
         }
     }
 }
 
-fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm]) -> u8 {
+fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm], bug: Option<Bug>) -> u8 {
     let began = Instant::now();
-    let all = campaign(first..first.saturating_add(seeds), scenarios);
+    let all = campaign(first..first.saturating_add(seeds), scenarios, bug);
     let seconds = began.elapsed().as_secs_f64();
     print_table(&all.figures.iter().map(|(of, figures)| (*of, *figures)).collect::<Vec<_>>());
     let missing = if seeds >= MANY { all.missing() } else { Vec::new() };
@@ -115,8 +124,10 @@ fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm]) -> u8 {
     }
     let failing = all.failed.keys().next().copied();
     if let Some((seed, of)) = failing {
-        one(seed, of);
-        eprintln!("replay: cargo xtask sim scale --seed {seed} --scenario {} --form {}", name(of.0), form_name(of.1));
+        one(seed, of, bug);
+        let option = bug.map_or(String::new(), |bug| format!(" --bug {bug:?}"));
+        let (scenario, form) = (name(of.0), form_name(of.1));
+        eprintln!("replay: cargo xtask sim scale --seed {seed} --scenario {scenario} --form {form}{option}");
     }
     let mut total = Figures::default();
     all.figures.values().for_each(|figures| total.merge(figures));
@@ -140,15 +151,18 @@ fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm]) -> u8 {
     }
 }
 
-/// Plays one seed, and prints its faults, its violations and the events of the first message concerned.
-fn one(seed: u64, of: ScenarioForm) -> u8 {
-    let ScalePlay { violations, faults, figures, .. } = play(of.0, of.1, seed, None, None);
-    eprintln!("faults of {} with {}, seed {seed}:\n{}", name(of.0), form_name(of.1), faults.join("\n"));
+/// Plays one seed, and prints its violations, the faults that they need, and the events of the first message concerned.
+fn one(seed: u64, of: ScenarioForm, bug: Option<Bug>) -> u8 {
+    let ScalePlay { violations, faults, figures, .. } = play(of.0, of.1, seed, bug, None);
+    eprintln!("sim scale: seed {seed}, {} with {}, faults:\n{}", name(of.0), form_name(of.1), faults.join("\n"));
     for violation in &violations {
         eprintln!("{}, message {:?}: {}", violation.check, violation.message, violation.text);
     }
+    if !violations.is_empty() {
+        eprintln!("faults that the first violation needs:\n{}", needed_faults(of.0, of.1, seed, bug).join("\n"));
+    }
     if let Some(message) = violations.iter().find_map(|violation| violation.message) {
-        let traced = play(of.0, of.1, seed, None, Some(message));
+        let traced = play(of.0, of.1, seed, bug, Some(message));
         eprintln!("events of message {message}:\n{}", traced.log.join("\n"));
     }
     print_table(&[(of, figures)]);

@@ -22,6 +22,7 @@ cargo xtask sim [--seeds N] [--first N]        play N seeds from the first on; 1
 cargo xtask sim --seed N [--history FILE]      play one, write its history to stdout or into a file
 cargo xtask sim --plan FILE [--history FILE]   play a plan (JSON), likewise
 cargo xtask sim --check FILE [--level L2|L3]   judge a recorded history (JSON lines)
+cargo xtask sim scale ...                      play a model of large fleets; `sim scale --help` lists its options
 
 Ends with one JSON object on stdout. Exit code 0: held; 1: violated; 2: vacuous, or not started.";
 

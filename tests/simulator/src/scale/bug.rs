@@ -55,7 +55,7 @@ const fn case(bug: Bug, scenario: Scenario, form: Form, check: Check, text: &'st
 
 impl Bug {
     /// All bugs, each with a check that detects it. Some bugs have two forms, or break two checks.
-    pub const CASES: [BugCase; 33] = {
+    pub const CASES: [BugCase; 34] = {
         use Bug as B;
         use Check as C;
         use Form::{Packed, Record};
@@ -93,6 +93,7 @@ impl Bug {
             case(B::NoEpochCheck, S::RollingUpgrade, Packed, C::Once, "a worker starts at any epoch"),
             case(B::NoPreviousLookup, S::RollingUpgrade, Record, C::Once, "the previous namespace is not searched"),
             case(B::NoPreviousLookup, S::RollingUpgrade, Packed, C::Once, "the previous namespace is not searched"),
+            case(B::NewestSegmentOnly, S::Burst, Packed, C::Once, "a claim looks into the newest segment only"),
             case(B::NeverDrops, S::Small, Packed, C::Segments, "no segment is ever dropped"),
         ]
     };

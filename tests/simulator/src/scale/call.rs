@@ -121,7 +121,9 @@ impl Play {
         };
         let served = self.cluster.serve(place.slot, self.now, &mut self.dice);
         let reply = self.cluster.apply(&request, self.now);
-        if matches!((what, &reply), (Asked::Complete(_), Reply::Settled(Settled::Done, _))) {
+        if matches!(what, Asked::Complete(_))
+            && matches!(reply, Reply::Settled { settled: Settled::Done, is_written: true, .. })
+        {
             self.note_completion(message, retention.retain);
         }
         // One answer in 2,000 is lost.
@@ -180,7 +182,7 @@ impl Play {
                 self.end_postponed(call, SECOND);
             }
             Some(Reply::Claim(claim)) => self.claim_answered(call, claim),
-            Some(Reply::Settled(settled, is_full)) => self.settled(call, settled, is_full),
+            Some(Reply::Settled { settled, is_full, .. }) => self.settled(call, settled, is_full),
             Some(Reply::Header(header)) => {
                 let slot = self.judge.place(message).slot;
                 let known = self.processes[process].headers[slot as usize].clone();

@@ -236,8 +236,8 @@ impl Judge {
         }
     }
 
-    /// Judges the memory of a slot under a load of this many keys a day in a whole cluster.
-    pub(super) fn measured(&mut self, size: PackedSize, daily: f64, is_warm: bool, now: u64) {
+    /// Judges the memory of a slot. `live` is the number of keys that a whole cluster has received within the retention.
+    pub(super) fn measured(&mut self, size: PackedSize, live: u64, is_warm: bool, now: u64) {
         let (segments, fullest) = (size.segments as u64, size.fullest as u64);
         self.figures.most_segments = self.figures.most_segments.max(segments);
         self.figures.fullest_bucket = self.figures.fullest_bucket.max(fullest);
@@ -250,13 +250,13 @@ impl Judge {
         if fullest > 512 {
             self.violation(Check::Bucket, None, now, format!("a bucket has {fullest} members, limit 512"));
         }
-        if !is_warm || daily < 1e8 || size.members == 0 {
+        if !is_warm || live < 100_000_000 || size.members == 0 {
             return;
         }
         let bytes = size.bytes as f64 / size.members as f64;
         self.figures.most_bytes = self.figures.most_bytes.max(bytes);
         if bytes > 9.5 {
-            let text = format!("a marker takes {bytes:.2} bytes at {daily:.0} keys a day, limit 9.5");
+            let text = format!("a marker takes {bytes:.2} bytes with {live} live keys, limit 9.5");
             self.violation(Check::Bytes, None, now, text);
         }
     }

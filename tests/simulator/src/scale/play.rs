@@ -6,7 +6,7 @@ use idempotent_core::OwnerToken;
 
 use super::bug::Bug;
 use super::call::CallState;
-use super::clock::{DAY, Event, EventQueue, MINUTE, SECOND};
+use super::clock::{Event, EventQueue, MINUTE, SECOND};
 use super::cluster::Cluster;
 use super::judge::Judge;
 use super::load::copy_after;
@@ -181,7 +181,7 @@ impl Play {
         if let Some((header, is_rolled)) = self.cluster.roll(&request, self.now) {
             self.judge.figures.rolls += u64::from(is_rolled);
             let size = self.cluster.size(slot);
-            self.judge.measured(size, 0.0, false, self.now);
+            self.judge.measured(size, 0, false, self.now);
             self.processes[process].headers[slot as usize] = Some(header);
         }
     }
@@ -202,11 +202,11 @@ impl Play {
         while self.recent.front().is_some_and(|at| at + retain < self.now) {
             self.recent.pop_front();
         }
-        let part = f64::from(CLUSTER_SLOTS) / f64::from(self.setting.slots);
-        let daily = self.recent.len() as f64 * DAY as f64 / retain as f64 * part;
+        // As many keys as a whole cluster would have received within the retention.
+        let live = self.recent.len() as u64 * u64::from(CLUSTER_SLOTS / self.setting.slots);
         for slot in 0..self.setting.slots {
             let size = self.cluster.size(slot);
-            self.judge.measured(size, daily, self.now > retain, self.now);
+            self.judge.measured(size, live, self.now > retain, self.now);
         }
     }
 

@@ -48,8 +48,14 @@ pub(super) enum Asked {
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Claim(Claim),
-    /// The result of a completion or a release. True if a bucket is full.
-    Settled(Settled, bool),
+    /// The result of a completion or a release.
+    Settled {
+        settled: Settled,
+        /// False if the request repeats one that was applied before.
+        is_written: bool,
+        /// True if the bucket of the key is full.
+        is_full: bool,
+    },
     /// The header of the client is not the stored one, or the open segment has to be closed. Nothing was written.
     Header(Option<Arc<Header>>),
     /// The slot is moving. Nothing was written.
@@ -117,7 +123,7 @@ impl Cluster {
                 let done =
                     Completion { value: None, retain: Duration::from_micros(retain.saturating_sub(from_claim)) };
                 let (settled, write) = protocol::complete(found, &self.handle(request, fencing), &done, now);
-                (Reply::Settled(settled, false), write)
+                (settled_by(settled, &write), write)
             }
             Asked::Release(fencing) => {
                 let release = Release {
@@ -127,7 +133,7 @@ impl Cluster {
                     error: Arc::from("failed"),
                 };
                 let (settled, write) = protocol::release(found, &self.handle(request, fencing), &release, now);
-                (Reply::Settled(settled, false), write)
+                (settled_by(settled, &write), write)
             }
         }
     }
@@ -195,18 +201,22 @@ impl Cluster {
         // The exact record must outlast the time at which the clock passes its number.
         let exact = found.map_or(EXACT, |record| EXACT.max((record.fencing.0 + 1).saturating_sub(time)));
         let (reply, write) = self.decide(found, request, exact, Timestamp(time));
-        let is_written = write != Write::Keep;
         self.write(request, now, write);
         match reply {
-            Reply::Settled(Settled::Done, _) if is_complete && is_written => {
+            Reply::Settled { settled: Settled::Done, is_written: true, .. } if is_complete => {
                 let data = &mut self.slots[slot as usize];
                 let is_full = data.packed.add(member, request.retention, server);
                 self.journal.note(now, slot, data.owner, || Change::Member { hash, member });
-                Reply::Settled(Settled::Done, is_full && self.bug != Some(Bug::NeverRollsEarly))
+                let is_full = is_full && self.bug != Some(Bug::NeverRollsEarly);
+                Reply::Settled { settled: Settled::Done, is_written: true, is_full }
             }
             other => other,
         }
     }
+}
+
+fn settled_by(settled: Settled, write: &Write) -> Reply {
+    Reply::Settled { settled, is_written: *write != Write::Keep, is_full: false }
 }
 
 /// Returns the part of a slot's keys that have moved.

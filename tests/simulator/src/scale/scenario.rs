@@ -188,26 +188,32 @@ impl Setting {
         setting
     }
 
-    /// Sets the load of one slot. The rates of a slot are those of a cluster with 1e8 to 1e9 keys a day.
+    /// Sets the load of one slot. The rates of a slot are those of a cluster with 100,000,000 to 1,000,000,000 keys a
+    /// day. The form with records has no condition about memory, so a quarter of the load is enough.
     fn load(&mut self, dice: &mut Dice) {
-        let mut daily = |from: u64, to: u64| dice.range(from, to) as f64 * 1e6 / f64::from(CLUSTER_SLOTS);
-        let (hours, keys_a_day) = match self.scenario {
-            Scenario::Constant => (14, daily(300, 1_000)),
-            Scenario::Wave => (34, daily(150, 400)),
-            Scenario::Step => (16, daily(50, 100)),
-            Scenario::Burst => (16, daily(150, 500)),
-            _ => (60, daily(1, 1)),
+        let in_millions = match self.scenario {
+            Scenario::Constant | Scenario::Wave | Scenario::Burst => dice.range(100, 160),
+            Scenario::Step => dice.range(12, 18),
+            _ => 1,
         };
-        self.length = hours * HOUR;
-        self.rate = keys_a_day * SECOND as f64 / DAY as f64;
-        if self.scenario == Scenario::Small {
-            self.retention.retain = DAY;
+        let mut keys_a_day = in_millions as f64 * 1e6 / f64::from(CLUSTER_SLOTS);
+        let mut hours = 52;
+        self.retention.retain = DAY;
+        if self.scenario == Scenario::Constant && dice.percent(40) {
+            // As many live keys, at the largest rate.
+            (self.retention.retain, hours) = (6 * HOUR, 13);
+            keys_a_day *= 4.0 + dice.unit() * 2.25;
         }
-        let middle = |dice: &mut Dice| dice.range(7 * HOUR, 10 * HOUR);
+        if self.form == Form::Record && self.scenario != Scenario::Small {
+            keys_a_day /= 4.0;
+        }
+        self.length = hours * HOUR;
+        self.rate = keys_a_day / (DAY / SECOND) as f64;
+        let middle = dice.range(self.length / 10 * 5, self.length / 10 * 7);
         self.shape = match self.scenario {
             Scenario::Wave => LoadShape::DailyWave,
-            Scenario::Step => LoadShape::Step(middle(dice)),
-            Scenario::Burst => LoadShape::Burst(middle(dice)),
+            Scenario::Step => LoadShape::Step(middle),
+            Scenario::Burst => LoadShape::Burst(middle),
             _ => LoadShape::Constant,
         };
     }
@@ -324,6 +330,11 @@ impl Setting {
             self.faults.push((at, Fault::Start { process, layout: Layout::Current }));
         }
         self.faults.push((late, Fault::Start { process: self.processes, layout: Layout::Previous }));
+    }
+
+    /// Returns the faults as text, with their times.
+    pub(super) fn printed_faults(&self) -> Vec<String> {
+        self.faults.iter().map(|(at, fault)| format!("{:>16.6} s  {fault:?}", *at as f64 / SECOND as f64)).collect()
     }
 
     /// Lets some processes die and start again.

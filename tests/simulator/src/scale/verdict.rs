@@ -17,7 +17,7 @@ pub enum Check {
     Segments,
     /// A bucket has at most 512 members.
     Bucket,
-    /// A marker takes at most 9.5 modelled bytes, above 100,000,000 keys a day.
+    /// A marker takes at most 9.5 modelled bytes, above 100,000,000 keys within the retention.
     Bytes,
     /// Runs that repeat are no more than the lost writes whose keys were delivered later.
     Losses,
@@ -31,6 +31,25 @@ pub enum Check {
     SingleFlight,
     /// A worker starts only at the epoch of its layout.
     Started,
+}
+
+impl Check {
+    /// All checks.
+    pub const ALL: [Self; 13] = [
+        Self::Acknowledged,
+        Self::Once,
+        Self::Settled,
+        Self::Visible,
+        Self::Segments,
+        Self::Bucket,
+        Self::Bytes,
+        Self::Losses,
+        Self::Reported,
+        Self::Postponed,
+        Self::HotMaster,
+        Self::SingleFlight,
+        Self::Started,
+    ];
 }
 
 impl fmt::Display for Check {

@@ -3,6 +3,7 @@
 mod cas_mutants;
 mod cases;
 mod mutants;
+mod scale;
 mod sim;
 mod sim_command;
 mod skew_mutants;

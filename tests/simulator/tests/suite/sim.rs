@@ -7,7 +7,7 @@ mod shrinking;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Calls `ask` for each item on as many threads as the machine has processors, and returns the results in order.
-fn each<T: Sync, S: Send>(all: &[T], ask: impl Fn(&T) -> S + Sync) -> Vec<S> {
+pub(crate) fn each<T: Sync, S: Send>(all: &[T], ask: impl Fn(&T) -> S + Sync) -> Vec<S> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut said = Vec::new();
