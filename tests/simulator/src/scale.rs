@@ -27,13 +27,13 @@ mod verdict;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub use self::bug::{Bug, BugCase};
 use self::play::Play;
-pub use self::scenario::{Form, Scenario};
 use self::scenario::Setting;
+pub use self::scenario::{Form, Scenario};
 pub use self::verdict::{Check, Figures, ScaleViolation};
 use crate::process::lock;
 
@@ -112,18 +112,20 @@ pub fn campaign(seeds: Range<u64>, scenarios: &[ScenarioForm], bug: Option<Bug>)
             scope.spawn(work);
         }
     });
-    let campaign = lock(&all).clone();
-    campaign
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A figure.
+type Count = fn(&Figures) -> u64;
 
 impl ScaleCampaign {
     /// Returns the situations that never occurred, although the scenarios exist for them. Meaningful for many seeds.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let sum = |of: ScenarioForm, count: fn(&Figures) -> u64| self.figures.get(&of).map(count);
+        let sum = |of: ScenarioForm, count: Count| self.figures.get(&of).map(count);
         let mut missing = Vec::new();
         for (form, form_name) in Form::ALL {
-            let wanted: [(Scenario, &str, fn(&Figures) -> u64); 8] = [
+            let wanted: [(Scenario, &str, Count); 8] = [
                 (Scenario::Constant, "takeovers", |figures| figures.takeovers),
                 (Scenario::Constant, "cached duplicates", |figures| figures.cached),
                 (Scenario::Constant, "lost answers", |figures| figures.lost_answers),

@@ -69,9 +69,10 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
         }
         let value = rest.next().ok_or_else(|| format!("`{name}` has no value; add one after it"))?;
         let number = || {
-            value.parse().map(Some).map_err(|_| {
-                format!("`{name} {value}`: {value:?} is not a whole number from 0 on; write it in digits")
-            })
+            value
+                .parse()
+                .map(Some)
+                .map_err(|_| format!("`{name} {value}`: {value:?} is not a whole number from 0 on; write it in digits"))
         };
         match name.as_str() {
             "--seeds" => arguments.seeds = number()?,
@@ -105,9 +106,11 @@ fn run(arguments: &Arguments) -> Result<u8, String> {
         }
         Arguments { seeds: Some(0), .. } => Err("`--seeds 0` plays nothing; give 1 or more".to_owned()),
         Arguments { seeds, first, scenario, form, bug, .. } => {
-            let scenarios = Scenario::ALL.iter().map(|(one, ..)| *one).filter(|one| scenario.is_none_or(|only| only == *one));
+            let scenarios =
+                Scenario::ALL.iter().map(|(one, ..)| *one).filter(|one| scenario.is_none_or(|only| only == *one));
             let both = |scenario| Form::ALL.map(|(form, _)| (scenario, form));
-            let all: Vec<_> = scenarios.flat_map(both).filter(|(_, one)| form.is_none_or(|only| only == *one)).collect();
+            let all: Vec<_> =
+                scenarios.flat_map(both).filter(|(_, one)| form.is_none_or(|only| only == *one)).collect();
             Ok(many(seeds.unwrap_or(200), first.unwrap_or_default(), &all, bug))
         }
     }

@@ -127,8 +127,8 @@ impl Cluster {
         let data = &mut self.slots[slot as usize];
         let undo = data.packed.roll(request.header.as_ref(), plan, RollClocks { server, segments });
         let is_rolled = undo.is_some();
-        if let Some((before, dropped)) = undo {
-            self.journal.note(now, slot, data.owner, || Change::Roll { before, dropped });
+        if let Some(undo) = undo {
+            self.journal.note(now, slot, data.owner, || Change::Roll(undo));
         }
         data.packed.header(server).cloned().map(|header| (header, is_rolled))
     }
@@ -146,9 +146,9 @@ impl Cluster {
     pub(super) fn is_visible(&self, place: KeyPlace, now: u64) -> bool {
         let (data, time) = (&self.slots[place.slot as usize], self.clock(place.slot, now));
         let is_consumed = |map: &HashMap<u128, Record>| {
-            let found = map.get(&place.hash).filter(|record| {
-                self.bug != Some(Bug::FutureIgnored) || record.first_seen.0 <= time
-            });
+            let found = map
+                .get(&place.hash)
+                .filter(|record| self.bug != Some(Bug::FutureIgnored) || record.first_seen.0 <= time);
             protocol::live(found, Timestamp(time)).is_some_and(|record| matches!(record.state, State::Consumed { .. }))
         };
         let is_marked = || data.packed.is_marked(MemberPlace::of(place.hash, self.bug), time, 0.0, self.bug);
@@ -194,8 +194,8 @@ impl Cluster {
                 data.packed.remove(member);
                 Some(hash)
             }
-            Change::Roll { before, dropped } => {
-                data.packed.restore(before, dropped);
+            Change::Roll(roll) => {
+                data.packed.undo(roll);
                 None
             }
         }

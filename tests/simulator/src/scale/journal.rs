@@ -1,17 +1,16 @@
 //! The writes of the last moments, which a replica may not have.
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use idempotent_core::Record;
 
-use super::packed::{Bucket, Header, MemberPlace};
+use super::packed::{MemberPlace, RollUndo};
 
 /// A write, with all that is needed to undo it.
 #[derive(Debug)]
 pub(super) enum Change {
     Record { hash: u128, before: Option<Record> },
     Member { hash: u128, member: MemberPlace },
-    Roll { before: Option<(Arc<Header>, u64)>, dropped: Vec<((u64, u64), Bucket)> },
+    Roll(RollUndo),
 }
 
 /// A write with its time, slot and master.

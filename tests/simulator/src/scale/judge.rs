@@ -172,7 +172,12 @@ impl Judge {
         let facts = &mut self.keys[message as usize];
         facts.is_acknowledged = true;
         if facts.completed.is_none() {
-            self.violation(Check::Acknowledged, Some(message), now, "a key is acknowledged that has never run to its end");
+            self.violation(
+                Check::Acknowledged,
+                Some(message),
+                now,
+                "a key is acknowledged that has never run to its end",
+            );
         }
     }
 
@@ -205,7 +210,8 @@ impl Judge {
 
     /// Allows the runs that a clock set forward may repeat: those of keys in flight.
     pub(super) fn clock_set(&mut self, is_of_master: impl Fn(u32) -> bool, by: i64) {
-        for facts in self.keys.iter_mut().filter(|facts| by > 0 && facts.running > 0 && is_of_master(facts.place.slot)) {
+        for facts in self.keys.iter_mut().filter(|facts| by > 0 && facts.running > 0 && is_of_master(facts.place.slot))
+        {
             facts.excused += 1;
         }
     }
@@ -266,7 +272,12 @@ impl Judge {
         self.figures.virtual_us += now;
         if let Some(message) = self.keys.iter().position(|facts| !facts.is_acknowledged) {
             let unsettled = self.keys.iter().filter(|facts| !facts.is_acknowledged).count();
-            self.violation(Check::Settled, Some(message as u32), now, format!("{unsettled} messages are not acknowledged"));
+            self.violation(
+                Check::Settled,
+                Some(message as u32),
+                now,
+                format!("{unsettled} messages are not acknowledged"),
+            );
         }
         let unreported: Vec<_> = self.lost_slots.keys().filter(|slot| !self.reported.contains(slot)).copied().collect();
         if self.is_packed() && !unreported.is_empty() {

@@ -15,7 +15,7 @@ const MOST_ENTRIES: usize = 12;
 
 /// A segment in a header. Times are those of the master's clock, in µs.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Entry {
+struct Entry {
     id: u64,
     opened: u64,
     closed: Option<u64>,
@@ -43,7 +43,7 @@ impl Header {
 
 /// The members of one bucket of one segment, sorted, as in a set of integers.
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+struct Bucket {
     members: Vec<u64>,
     expires_at: u64,
 }
@@ -69,8 +69,15 @@ impl MemberPlace {
     }
 
     fn bucket(self, buckets: u64) -> u64 {
-        self.bucket_bits * buckets >> 16
+        (self.bucket_bits * buckets) >> 16
     }
+}
+
+/// All that a failover needs to undo a roll: the header before, and the dropped buckets with their names.
+#[derive(Debug)]
+pub(super) struct RollUndo {
+    header: Option<(Arc<Header>, u64)>,
+    dropped: Vec<((u64, u64), Bucket)>,
 }
 
 /// A roll, as its client proposes it.
@@ -125,21 +132,20 @@ impl PackedSlot {
         }
     }
 
-    /// Restores a header, and the buckets that its roll has dropped.
-    pub(super) fn restore(&mut self, header: Option<(Arc<Header>, u64)>, dropped: Vec<((u64, u64), Bucket)>) {
-        self.header = header;
-        self.buckets.extend(dropped);
+    /// Undoes a roll that a failover has lost.
+    pub(super) fn undo(&mut self, roll: RollUndo) {
+        self.header = roll.header;
+        self.buckets.extend(roll.dropped);
     }
 
     /// Replaces the header if it is the expected one: closes the open segment, drops the segments whose retention has
     /// passed, and opens a new one. Returns what a failover needs to undo the roll, or `None` if nothing changed.
-    #[allow(clippy::type_complexity, reason = "the arguments of `restore`")]
     pub(super) fn roll(
         &mut self,
         expected: Option<&Arc<Header>>,
         plan: RollPlan,
         clocks: RollClocks,
-    ) -> Option<(Option<(Arc<Header>, u64)>, Vec<((u64, u64), Bucket)>)> {
+    ) -> Option<RollUndo> {
         if self.header(clocks.server) != expected {
             return None;
         }
@@ -156,8 +162,8 @@ impl PackedSlot {
         entries.push(Entry { id: last + 1, opened: now, closed: None, planned_end, buckets });
         let version = expected.map_or(1, |header| header.version + 1);
         let expires_at = clocks.server + retention.retain + retention.length() + 2 * HOUR;
-        let before = self.header.replace((Arc::new(Header { version, entries }), expires_at));
-        Some((before, dropped))
+        let header = self.header.replace((Arc::new(Header { version, entries }), expires_at));
+        Some(RollUndo { header, dropped })
     }
 
     /// Removes the ended segments from the entries, and returns their buckets.

@@ -95,7 +95,11 @@ impl Play {
             Event::Swept(slot) => self.sweep(slot),
             Event::Probed(message) => {
                 let is_visible = self.cluster.is_visible(self.judge.place(message), self.now);
-                self.judge.log(message, self.now, if is_visible { "is probed: visible" } else { "is probed: invisible" });
+                self.judge.log(
+                    message,
+                    self.now,
+                    if is_visible { "is probed: visible" } else { "is probed: invisible" },
+                );
                 self.judge.probed(message, is_visible, self.now);
             }
             Event::Measured => self.measure(),

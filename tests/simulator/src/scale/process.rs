@@ -156,7 +156,8 @@ impl Process {
             Breaker::Closed => 0,
             Breaker::Trying { failures } => failures + 1,
         };
-        let pause = backoff::delay(Duration::from_secs(1), Duration::from_secs(30), failures, 20, u128::from(dice.roll()));
+        let pause =
+            backoff::delay(Duration::from_secs(1), Duration::from_secs(30), failures, 20, u128::from(dice.roll()));
         self.breaker = Breaker::Open { until: now + pause.as_micros() as u64, failures };
     }
 

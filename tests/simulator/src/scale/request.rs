@@ -120,8 +120,7 @@ impl Cluster {
             Asked::Complete(fencing) => {
                 let early = self.bug == Some(Bug::RetentionFromClaim);
                 let from_claim = found.filter(|_| early).map_or(0, |record| now.0.saturating_sub(record.first_seen.0));
-                let done =
-                    Completion { value: None, retain: Duration::from_micros(retain.saturating_sub(from_claim)) };
+                let done = Completion { value: None, retain: Duration::from_micros(retain.saturating_sub(from_claim)) };
                 let (settled, write) = protocol::complete(found, &self.handle(request, fencing), &done, now);
                 (settled_by(settled, &write), write)
             }

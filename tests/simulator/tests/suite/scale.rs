@@ -28,7 +28,7 @@ fn each_bug_is_detected_by_the_check_for_it() {
             let broken = play(scenario, form, seed, Some(bug), None);
             broken.violations.iter().any(|violation| violation.check == check)
         });
-        (!is_detected).then_some(case)
+        (!is_detected).then_some(*case)
     })
     .into_iter()
     .flatten()
