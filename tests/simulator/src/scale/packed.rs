@@ -7,9 +7,11 @@ use super::clock::HOUR;
 use super::scenario::Retention;
 
 /// The number of members in a bucket at which a completion asks for a new segment.
-const FULL: usize = 400;
-/// The planned number of members in a bucket. An allocation for 320 to 383 members has the same size.
-const FILL: u64 = 360;
+const FULL: usize = 500;
+/// The planned number of members in a bucket. Its double would not fit, and at its half a member takes 10 bytes.
+const FILL: f64 = 475.0;
+/// A part of a bucket from which on the number of buckets is rounded up.
+const ROUNDED_UP: f64 = 0.4;
 /// The number of segments from which on a full bucket closes no segment.
 const MOST_ENTRIES: usize = 12;
 
@@ -161,7 +163,8 @@ impl PackedSlot {
         let planned_end = planned_end(now, retention.length(), offset);
         entries.push(Entry { id: last + 1, opened: now, closed: None, planned_end, buckets });
         let version = expected.map_or(1, |header| header.version + 1);
-        let expires_at = clocks.server + retention.retain + retention.length() + 2 * HOUR;
+        // A segment lasts less than two lengths.
+        let expires_at = clocks.server + retention.retain + 2 * retention.length() + 2 * HOUR;
         let header = self.header.replace((Arc::new(Header { version, entries }), expires_at));
         Some(RollUndo { header, dropped })
     }
@@ -197,7 +200,7 @@ impl PackedSlot {
         let keys: u64 = sets.map(|set| set.members.len() as u64).sum();
         let age = now.saturating_sub(last.opened).clamp(1, retention.length());
         let expected = keys as f64 * retention.length() as f64 / age as f64;
-        let wanted = (expected / FILL as f64).ceil() as u64;
+        let wanted = (expected / FILL + 1.0 - ROUNDED_UP) as u64;
         let buckets = wanted.clamp(last.buckets.div_ceil(2), last.buckets * 4).clamp(1, 65_536);
         if bug == Some(Bug::PowerOfTwoBuckets) { buckets.next_power_of_two() } else { buckets }
     }
@@ -243,10 +246,10 @@ fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of(1 << step)
 }
 
-/// Returns the first end of a segment on the grid of the slot that is at least half a segment away.
+/// Returns the first end of a segment on the grid of the slot that is at least three quarters of a segment away.
 fn planned_end(now: u64, length: u64, offset: f64) -> u64 {
     let offset = (length as f64 * offset) as u64;
-    let earliest = now + length / 2;
+    let earliest = now + length * 3 / 4;
     (earliest.saturating_sub(offset) / length + 1) * length + offset
 }
 
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_ends_on_the_grid_at_least_half_a_segment_later() {
+    fn a_segment_ends_on_the_grid_at_least_three_quarters_of_its_length_later() {
         assert_eq!(planned_end(1_000, 100, 0.25), 1_125);
         assert_eq!(planned_end(1_080, 100, 0.25), 1_225);
         assert_eq!(planned_end(1_025, 100, 0.25), 1_125);

@@ -186,7 +186,7 @@ impl Cluster {
             return reply;
         }
         let member = MemberPlace::of(hash, self.bug);
-        let found = self.slots[slot as usize].records.get(&hash);
+        let found = self.slots[slot as usize].records.get(&hash).filter(|_| part_of(hash) >= moved);
         if request.what == Asked::Claim && self.slots[slot as usize].packed.is_marked(member, server, moved, self.bug) {
             let exact = protocol::live(found, Timestamp(time));
             return Reply::Claim(match exact {
