@@ -9,7 +9,7 @@
 //! # Scale
 //! | scenarios | simulated part |
 //! |---|---|
-//! | loads | one slot of 16,384 with all its keys, for 14 to 60 hours: about 10,000 to 50,000 keys |
+//! | loads | one slot of 16,384 with all its keys, for 13 or 52 hours: up to 25,000 keys |
 //! | all others | 64 slots on 8 masters, 4 processes, 6,000 to 9,000 keys; an eighth of the slots is 8 instead of 2,048 |
 mod bug;
 mod call;

@@ -127,25 +127,17 @@ fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm], bug: Option<Bug>) ->
     }
     let failing = all.failed.keys().next().copied();
     if let Some((seed, of)) = failing {
-        one(seed, of, bug);
+        show(seed, of, bug);
         let option = bug.map_or(String::new(), |bug| format!(" --bug {bug:?}"));
         let (scenario, form) = (name(of.0), form_name(of.1));
         eprintln!("replay: cargo xtask sim scale --seed {seed} --scenario {scenario} --form {form}{option}");
     }
     let mut total = Figures::default();
     all.figures.values().for_each(|figures| total.merge(figures));
-    let closing = json!({
-        "name": "sim scale",
-        "seed": first,
-        "seeds": seeds,
-        "seconds": (seconds * 1_000.0).round() / 1_000.0,
-        "plays": total.plays,
-        "deliveries": total.deliveries,
-        "runs": total.runs,
-        "simulated_seconds": total.virtual_us / 1_000_000,
-        "violations": all.failed.values().map(Vec::len).sum::<usize>(),
-        "failing_seed": failing.map(|(seed, _)| seed),
-    });
+    let mut closing = closing(first, &total, all.failed.values().map(Vec::len).sum());
+    closing["seeds"] = seeds.into();
+    closing["seconds"] = ((seconds * 1_000.0).round() / 1_000.0).into();
+    closing["failing_seed"] = failing.map(|(seed, _)| seed).into();
     println!("{closing}");
     match (failing.is_some(), missing.is_empty()) {
         (true, _) => VIOLATED,
@@ -154,11 +146,32 @@ fn many(seeds: u64, first: u64, scenarios: &[ScenarioForm], bug: Option<Bug>) ->
     }
 }
 
-/// Plays one seed, and prints its violations, the faults that they need, and the events of the first message concerned.
+fn closing(seed: u64, total: &Figures, violations: usize) -> serde_json::Value {
+    json!({
+        "name": "sim scale",
+        "seed": seed,
+        "plays": total.plays,
+        "deliveries": total.deliveries,
+        "runs": total.runs,
+        "simulated_seconds": total.virtual_us / 1_000_000,
+        "violations": violations,
+    })
+}
+
 fn one(seed: u64, of: ScenarioForm, bug: Option<Bug>) -> u8 {
-    let ScalePlay { violations, faults, figures, .. } = play(of.0, of.1, seed, bug, None);
+    let ScalePlay { violations, figures, .. } = show(seed, of, bug);
+    let mut closing = closing(seed, &figures, violations.len());
+    closing["failing_seed"] = (!violations.is_empty()).then_some(seed).into();
+    println!("{closing}");
+    if violations.is_empty() { HELD } else { VIOLATED }
+}
+
+/// Plays one seed, and prints its violations, the faults that they need, and the events of the first message concerned.
+fn show(seed: u64, of: ScenarioForm, bug: Option<Bug>) -> ScalePlay {
+    let played = play(of.0, of.1, seed, bug, None);
+    let ScalePlay { violations, faults, figures, .. } = &played;
     eprintln!("sim scale: seed {seed}, {} with {}, faults:\n{}", name(of.0), form_name(of.1), faults.join("\n"));
-    for violation in &violations {
+    for violation in violations {
         eprintln!("{}, message {:?}: {}", violation.check, violation.message, violation.text);
     }
     if !violations.is_empty() {
@@ -168,8 +181,8 @@ fn one(seed: u64, of: ScenarioForm, bug: Option<Bug>) -> u8 {
         let traced = play(of.0, of.1, seed, bug, Some(message));
         eprintln!("events of message {message}:\n{}", traced.log.join("\n"));
     }
-    print_table(&[(of, figures)]);
-    if violations.is_empty() { HELD } else { VIOLATED }
+    print_table(&[(of, *figures)]);
+    played
 }
 
 /// A column: its heading and its figure.
