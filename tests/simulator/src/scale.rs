@@ -9,8 +9,8 @@
 //! # Scale
 //! | scenarios | simulated part |
 //! |---|---|
-//! | loads | one slot of 16,384 with all its keys, for 13 or 52 hours: up to 25,000 keys |
-//! | all others | 64 slots on 8 masters, 4 processes, 6,000 to 9,000 keys; an eighth of the slots is 8 instead of 2,048 |
+//! | loads | one slot of 16,384 with all its keys, for 13 or 40 hours: up to 20,000 keys |
+//! | all others | 64 slots on 8 masters, 4 processes, 5,000 to 8,000 keys; an eighth of the slots is 8 instead of 2,048 |
 mod bug;
 mod call;
 mod clock;

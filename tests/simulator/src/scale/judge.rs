@@ -21,9 +21,11 @@ struct KeyFacts {
     running: u32,
     /// The start of its last run.
     began: u64,
+    /// The time of its last completion, unless an event of the scenario has removed the marker.
     completed: Option<u64>,
-    /// The time up to which its marker must be visible, if no event of the scenario excuses it.
+    /// The time up to which its marker must be visible.
     promised: u64,
+    has_run: bool,
     is_acknowledged: bool,
     /// The scenario allows one more run.
     excused: u32,
@@ -83,6 +85,7 @@ impl Judge {
             began: 0,
             completed: None,
             promised: 0,
+            has_run: false,
             is_acknowledged: false,
             excused: 0,
             is_lost: false,
@@ -132,9 +135,10 @@ impl Judge {
             return;
         }
         self.figures.repeated += 1;
-        if facts.excused > 0 {
-            facts.excused -= 1;
-        } else if self.lost_slots.get(&slot).is_none_or(|lost| began > *lost) {
+        if facts.excused > 0 || self.lost_slots.get(&slot).is_some_and(|lost| began <= *lost) {
+            facts.excused = facts.excused.saturating_sub(1);
+            facts.completed = None;
+        } else {
             let check = if self.setting.scenario == Scenario::Failover { Check::Losses } else { Check::Once };
             self.violation(check, Some(message), now, "a key runs a second time within its retention");
         }
@@ -153,7 +157,7 @@ impl Judge {
         self.log(message, now, "is consumed");
         let promise = self.promise(retain);
         let facts = &mut self.keys[message as usize];
-        (facts.completed, facts.promised) = (Some(now), now + promise);
+        (facts.completed, facts.promised, facts.has_run) = (Some(now), now + promise, true);
     }
 
     /// Returns the time for which a marker is visible at least.
@@ -171,7 +175,7 @@ impl Judge {
         self.log(message, now, "is acknowledged");
         let facts = &mut self.keys[message as usize];
         facts.is_acknowledged = true;
-        if facts.completed.is_none() {
+        if !facts.has_run {
             self.violation(
                 Check::Acknowledged,
                 Some(message),

@@ -197,7 +197,7 @@ impl Setting {
             _ => 1,
         };
         let mut keys_a_day = in_millions as f64 * 1e6 / f64::from(CLUSTER_SLOTS);
-        let mut hours = 52;
+        let mut hours = 40;
         self.retention.retain = DAY;
         if self.scenario == Scenario::Constant && dice.percent(40) {
             // As many live keys, at the largest rate.
@@ -223,41 +223,41 @@ impl Setting {
         let master = self.master(dice);
         match self.scenario {
             Scenario::ClockBack => {
-                self.spread(8 * HOUR, 6_000.0, 1);
+                self.spread(8 * HOUR, 5_000.0, 1);
                 // Half of the steps are shorter than the retention: only these repeat times that segments have.
                 let most = if dice.percent(50) { 6 * HOUR } else { 30 * DAY };
                 let by = -(dice.range(1, most) as i64);
                 self.fault(dice, 1, 6, Fault::SetClock { master, by });
             }
             Scenario::ClockAhead => {
-                self.spread(8 * HOUR, 6_000.0, 1);
+                self.spread(8 * HOUR, 5_000.0, 1);
                 let guard = self.retention.guard();
                 let by = if dice.percent(50) { guard } else { dice.range(1, guard) } as i64;
                 self.fault(dice, 1, 6, Fault::SetClock { master, by });
             }
             Scenario::Failover => {
-                self.spread(9 * SECOND, 9_000.0, 10);
+                self.spread(9 * SECOND, 8_000.0, 10);
                 self.fault(dice, 2, 4, Fault::MasterDies { master, has_replica: true });
             }
             Scenario::MasterLost => {
-                self.spread(20 * MINUTE, 6_000.0, 10);
+                self.spread(20 * MINUTE, 5_000.0, 10);
                 self.fault(dice, 4, 6, Fault::MasterDies { master, has_replica: false });
                 self.restart(self.length / 10 * 3, 0);
                 let after = self.faults[0].0 + dice.range(SECOND, OUTAGE);
                 self.restart(after, 1);
             }
             Scenario::Resharding => {
-                self.spread(20 * SECOND, 8_000.0, 10);
+                self.spread(20 * SECOND, 6_000.0, 10);
                 for nth in 0..SLOTS / 8 {
                     self.move_slot(nth * 8 + dice.below(8) as u32, dice);
                 }
             }
             Scenario::HotKey => {
-                self.spread(20 * SECOND, 8_000.0, 1);
+                self.spread(20 * SECOND, 6_000.0, 1);
                 self.hot_percent = 30;
             }
             Scenario::ConsumerSkew => {
-                self.spread(8 * HOUR, 6_000.0, 1);
+                self.spread(8 * HOUR, 5_000.0, 1);
                 self.skew = 3 * HOUR;
             }
             Scenario::RetentionChange => self.changes(dice),
@@ -299,7 +299,7 @@ impl Setting {
 
     /// Changes retention and number of segments three times, process by process within an hour.
     fn changes(&mut self, dice: &mut Dice) {
-        self.spread(60 * HOUR, 8_000.0, 1);
+        self.spread(60 * HOUR, 6_000.0, 1);
         let mut drawn = || Retention { retain: dice.pick(&[6, 9, 12, 24]) * HOUR, segments: dice.pick(&[2, 4, 8]) };
         self.retention = drawn();
         let changes = [drawn(), drawn(), drawn()];
@@ -315,7 +315,7 @@ impl Setting {
     /// all of them, raises the epoch, and starts workers with the new layout. Workers of the wrong layout try to start
     /// before and after that.
     fn upgrade(&mut self, dice: &mut Dice) {
-        self.spread(10 * MINUTE, 8_000.0, 10);
+        self.spread(10 * MINUTE, 6_000.0, 10);
         for process in 0..self.processes {
             let at = (process as u64 + 1) * 30 * SECOND + dice.below(20 * SECOND);
             self.faults.push((at, Fault::Drain { process }));
