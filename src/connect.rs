@@ -56,7 +56,16 @@ pub use self::error::ConnectError;
 /// Stored records do not change. A file or tables may have been created.
 pub fn connect(url: impl Into<String>) -> Connect {
     let url = url.into();
-    Connect { url, cache: None, create: None, read_only: false, namespace: None, table: None, schema: None }
+    Connect {
+        url,
+        cache: None,
+        create: None,
+        read_only: false,
+        namespace: None,
+        table: None,
+        schema: None,
+        partitions: None,
+    }
 }
 
 /// A request to open a store, made by [`connect`]. Awaiting the request opens the store.
@@ -70,6 +79,7 @@ pub struct Connect {
     namespace: Option<String>,
     table: Option<String>,
     schema: Option<String>,
+    partitions: Option<u16>,
 }
 
 impl Connect {
@@ -118,6 +128,16 @@ impl Connect {
     /// The first schema in the connection's `search_path` for PostgreSQL, the database of the URL for MariaDB and MySQL
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = Some(name.into());
+        self
+    }
+
+    /// Sets the number of hash partitions of new tables in PostgreSQL, from 2 to 128. An existing table with another number is refused.
+    /// The guide on sizing has the reasons for partitions ([`docs::sizing`](crate::docs::sizing)).
+    ///
+    /// # Default
+    /// No partitions, and an existing table may have any number
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = Some(partitions);
         self
     }
 

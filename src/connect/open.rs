@@ -41,6 +41,9 @@ async fn one(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, Connect
         Scheme::Memory | Scheme::Redis { .. } if is_named => {
             Err(url.invalid("only databases have tables and schemas: leave `table` and `schema` out"))
         }
+        Scheme::Memory | Scheme::Redis { .. } | Scheme::Sqlite | Scheme::MySql if connect.partitions.is_some() => {
+            Err(url.invalid("only tables in PostgreSQL have partitions: leave `partitions` out"))
+        }
         Scheme::Sqlite if connect.schema.is_some() => {
             Err(url.invalid("SQLite has no schemas: leave `schema` out, and name the table by `table`"))
         }
@@ -100,6 +103,9 @@ async fn postgres(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, Co
     }
     if let Some(schema) = &connect.schema {
         builder = builder.schema(schema.as_str());
+    }
+    if let Some(partitions) = connect.partitions {
+        builder = builder.partitions(partitions);
     }
     Ok(Arc::new(builder.create(connect.create.unwrap_or(false)).read_only(connect.read_only).connect().await?))
 }

@@ -25,7 +25,7 @@ pub(crate) use self::dead::{
     DeadCommand, DiscardArguments, LetterArguments, QueueOptions, RedriveArguments, ShowArguments,
 };
 pub(crate) use self::delay::{DelayCommand, DelayOptions};
-pub(crate) use self::migrate::{Dialect, MigrateCommand};
+pub(crate) use self::migrate::{Dialect, Division, MigrateCommand};
 pub(crate) use self::order::{OrderCommand, OrderListArguments};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{

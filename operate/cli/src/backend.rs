@@ -1,5 +1,5 @@
 //! The systems in which records are stored, and the checks that each of them offers.
-use crate::arguments::TableNames;
+use crate::arguments::{Division, TableNames};
 use crate::failure::Failure;
 use crate::finding::{Finding, Severity};
 
@@ -63,17 +63,18 @@ impl Backend {
                 }
                 Ok(findings)
             }
-            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url, names).await?.finding(url)]),
+            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url, names, Division::default()).await?.finding(url)]),
         }
     }
 
     /// Returns the status of the tables. Reads only.
-    pub(crate) async fn schema(self, url: &str, names: &TableNames) -> anyhow::Result<Schema> {
+    pub(crate) async fn schema(self, url: &str, names: &TableNames, division: Division) -> anyhow::Result<Schema> {
+        self.check_division(division)?;
         Ok(match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite => schema(sqlite(url, names)?.read_only(true).schema_status().await?),
             #[cfg(feature = "postgres")]
-            Self::Postgres => schema(postgres(url, names).read_only(true).schema_status().await?),
+            Self::Postgres => schema(postgres(url, names, division).read_only(true).schema_status().await?),
             #[cfg(feature = "mysql")]
             Self::MySql => schema(mysql(url, names).read_only(true).schema_status().await?),
             other => return Err(other.has_no_schema()),
@@ -84,17 +85,28 @@ impl Backend {
     ///
     /// # Errors
     /// The backend has no tables, or a name is invalid.
-    pub(crate) fn migrations(self, names: &TableNames) -> anyhow::Result<Vec<Migration>> {
+    pub(crate) fn migrations(self, names: &TableNames, division: Division) -> anyhow::Result<Vec<Migration>> {
+        self.check_division(division)?;
         let invalid = |error: idempotent::StoreError| Failure::Usage(error.to_string());
         Ok(match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite => migrations(sqlite("sqlite::memory:", names)?.schema_steps().map_err(invalid)?),
             #[cfg(feature = "postgres")]
-            Self::Postgres => migrations(postgres("postgres://localhost", names).schema_steps().map_err(invalid)?),
+            Self::Postgres => {
+                migrations(postgres("postgres://localhost", names, division).schema_steps().map_err(invalid)?)
+            }
             #[cfg(feature = "mysql")]
             Self::MySql => migrations(mysql("mysql://localhost", names).schema_steps().map_err(invalid)?),
             other => return Err(other.has_no_schema()),
         })
+    }
+
+    /// Checks `--partitions` without asking the database.
+    fn check_division(self, division: Division) -> anyhow::Result<()> {
+        if division.partitions.is_none() || self == Self::Postgres {
+            return Ok(());
+        }
+        Err(Failure::Usage("only tables in PostgreSQL have partitions: leave --partitions out".into()).into())
     }
 
     fn has_no_schema(self) -> anyhow::Error {
@@ -135,13 +147,16 @@ fn sqlite(url: &str, names: &TableNames) -> anyhow::Result<idempotent::store::Sq
 }
 
 #[cfg(feature = "postgres")]
-fn postgres(url: &str, names: &TableNames) -> idempotent::store::PostgresStoreBuilder {
+fn postgres(url: &str, names: &TableNames, division: Division) -> idempotent::store::PostgresStoreBuilder {
     let mut builder = idempotent::PostgresStore::builder(url);
     if let Some(table) = &names.table {
         builder = builder.table(table);
     }
     if let Some(schema) = &names.schema {
         builder = builder.schema(schema);
+    }
+    if let Some(partitions) = division.partitions {
+        builder = builder.partitions(partitions);
     }
     builder
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use idempotent::Store;
 
-use crate::arguments::{GlobalOptions, TableNames};
+use crate::arguments::{Division, GlobalOptions, TableNames};
 use crate::backend::Backend;
 use crate::failure::Failure;
 
@@ -17,12 +17,12 @@ pub(crate) struct Target {
 }
 
 /// The purpose for which a store is opened.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Access {
     Read,
     Write,
     /// Write access that also applies the missing migrations.
-    Migrate,
+    Migrate(Division),
 }
 
 /// Opens the store of `--store`. Only [`Access::Migrate`] creates a file or a table.
@@ -34,14 +34,17 @@ pub(crate) async fn open(options: &GlobalOptions, access: Access) -> anyhow::Res
     }
     check_names(&url, &options.names)?;
     let mut request = idempotent::connect(url)
-        .create(access == Access::Migrate)
-        .read_only(access == Access::Read)
+        .create(matches!(access, Access::Migrate(_)))
+        .read_only(matches!(access, Access::Read))
         .namespace(&options.namespace);
     if let Some(table) = &options.names.table {
         request = request.table(table);
     }
     if let Some(schema) = &options.names.schema {
         request = request.schema(schema);
+    }
+    if let Access::Migrate(Division { partitions: Some(partitions) }) = access {
+        request = request.partitions(partitions);
     }
     let name = request.to_string();
     Ok(Target { store: request.await?, name })
@@ -56,7 +59,7 @@ fn check_names(url: &str, names: &TableNames) -> anyhow::Result<()> {
     // The migrations of these names need no connection.
     let backend =
         if backend == Backend::Tiered { url.strip_prefix("tiered:").and_then(Backend::of) } else { Some(backend) };
-    backend.map_or(Ok(()), |backend| backend.migrations(names).map(|_| ()))
+    backend.map_or(Ok(()), |backend| backend.migrations(names, Division::default()).map(|_| ()))
 }
 
 /// Returns the backend of `--store`.

@@ -13,6 +13,7 @@ mod open;
 mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
+mod partitions;
 mod pooler;
 mod session;
 mod sql;
@@ -41,6 +42,9 @@ use crate::server::{
 /// `clock_timestamp()`, in microseconds.
 ///
 /// An expired record stays in the table until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
+///
+/// From about 100 million records on, [`partitions`](PostgresStoreBuilder::partitions) divides the tables, so that several vacuums
+/// work at the same time.
 ///
 /// # Poolers
 /// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared

@@ -71,6 +71,12 @@ impl SchemaStep {
         self.name
     }
 
+    /// Returns the migration with changed statements.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn map_statements(self, change: impl FnMut(String) -> String) -> Self {
+        Self { statements: self.statements.into_iter().map(change).collect(), ..self }
+    }
+
     /// Returns the SQL texts of the migration in order, without semicolons at their ends. A text may contain several
     /// statements.
     ///

@@ -2,7 +2,7 @@
 use std::io::{self, Write};
 
 use super::{open_for_writing, within};
-use crate::arguments::{Dialect, Format, GlobalOptions, MigrateCommand};
+use crate::arguments::{Dialect, Division, Format, GlobalOptions, MigrateCommand};
 use crate::backend::{Backend, Schema};
 use crate::confirm::confirm;
 use crate::failure::Failure;
@@ -11,19 +11,19 @@ use crate::target::{self, Access};
 
 pub(super) async fn migrate(global: &GlobalOptions, command: &MigrateCommand) -> anyhow::Result<()> {
     match command {
-        MigrateCommand::Status => status(global).await,
-        MigrateCommand::Up { yes } => up(global, *yes).await,
-        MigrateCommand::Sql { from, dialect } => sql(global, *from, dialect.map(Into::into)),
+        MigrateCommand::Status { division } => status(global, *division).await,
+        MigrateCommand::Up { yes, division } => up(global, *yes, *division).await,
+        MigrateCommand::Sql { from, dialect, division } => sql(global, *from, dialect.map(Into::into), *division),
     }
 }
 
-async fn schema(global: &GlobalOptions) -> anyhow::Result<Schema> {
+async fn schema(global: &GlobalOptions, division: Division) -> anyhow::Result<Schema> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    within(Some(super::OPENING), backend.schema(&url, &global.names)).await
+    within(Some(super::OPENING), backend.schema(&url, &global.names, division)).await
 }
 
-async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
-    let schema = schema(global).await?;
+async fn status(global: &GlobalOptions, division: Division) -> anyhow::Result<()> {
+    let schema = schema(global, division).await?;
     let Schema { table, found, known, pending, problem } = &schema;
     let mut out = io::stdout().lock();
     if output::format(global.output) == Format::Table {
@@ -46,8 +46,8 @@ async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
 }
 
 /// Applies the missing migrations. A second process waits for the first one, and then finds nothing to do.
-async fn up(global: &GlobalOptions, yes: bool) -> anyhow::Result<()> {
-    let schema = schema(global).await?;
+async fn up(global: &GlobalOptions, yes: bool, division: Division) -> anyhow::Result<()> {
+    let schema = schema(global, division).await?;
     if let Some(problem) = schema.problem {
         return Err(Failure::Unfit(problem).into());
     }
@@ -61,19 +61,19 @@ async fn up(global: &GlobalOptions, yes: bool) -> anyhow::Result<()> {
     if !yes && !global.read_only {
         confirm("These migrations change the database.").await?;
     }
-    open_for_writing(global, Access::Migrate).await?;
+    open_for_writing(global, Access::Migrate(division)).await?;
     output::note(format_args!("done: table `{}` has version {}", schema.table, schema.known));
     Ok(())
 }
 
 /// Prints the migrations after the version `from` as SQL text. Needs no connection.
-fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::Result<()> {
+fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>, division: Division) -> anyhow::Result<()> {
     let backend = match dialect {
         Some(dialect) => dialect,
         None => target::backend(global)?,
     };
     let mut out = io::stdout().lock();
-    for step in backend.migrations(&global.names)?.iter().filter(|step| step.version > from) {
+    for step in backend.migrations(&global.names, division)?.iter().filter(|step| step.version > from) {
         writeln!(out, "-- {} {}", step.version, step.name)?;
         for statement in &step.statements {
             writeln!(out, "{};", statement.trim_end_matches(';'))?;

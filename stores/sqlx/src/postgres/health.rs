@@ -47,8 +47,9 @@ pub(super) fn queries(table: &str) -> Vec<HealthQuery> {
         query(
             "bloat",
             &format!(
-                "SELECT CASE WHEN n_dead_tup>10000 AND n_dead_tup>n_live_tup/5 THEN 1 ELSE 0 END::bigint \
-                 FROM pg_stat_all_tables WHERE relid={literal}"
+                "SELECT CASE WHEN sum(n_dead_tup)>10000 AND sum(n_dead_tup)>sum(n_live_tup)/5 THEN 1 ELSE 0 END::bigint \
+                 FROM pg_stat_all_tables WHERE relid {of_table}",
+                of_table = with_partitions(&literal)
             ),
             [
                 "few dead rows",
@@ -68,11 +69,17 @@ const INDEX_TEXTS: [&str; 3] = [
 
 fn indexes(table: &str) -> String {
     format!(
-        "SELECT CASE WHEN count(*) FILTER (WHERE i.indisprimary AND i.indisvalid)=0 THEN 2 \
+        "SELECT CASE WHEN count(*) FILTER (WHERE i.indrelid={table} AND i.indisprimary AND i.indisvalid)=0 THEN 2 \
          WHEN count(*) FILTER (WHERE EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid=i.indrelid \
          AND a.attnum=ANY(i.indkey) AND a.attname IN ({CHANGED})))>0 THEN 1 ELSE 0 END::bigint \
-         FROM pg_index AS i WHERE i.indrelid={table}"
+         FROM pg_index AS i WHERE i.indrelid {of_table}",
+        of_table = with_partitions(table)
     )
+}
+
+/// Returns the condition for a table and its partitions.
+fn with_partitions(table: &str) -> String {
+    format!("IN (SELECT {table} UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent={table})")
 }
 
 /// Checks the permissions of the role, and the pooler.

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::dialect::PostgresDialect;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use super::url::shown;
-use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
+use super::partitions::PartitionCount;
+use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaProblem, SchemaStatus, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -75,6 +75,28 @@ pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
 /// The advisory lock of migrations: "idempote" as a number.
 const LOCK: i64 = 0x6964_656d_706f_7465;
 
+/// The form of the tables that this version creates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownSchema<'a> {
+    /// All migrations.
+    pub(super) migrations: &'a [Migration],
+    /// The columns that the statements name.
+    pub(super) columns: &'a [&'a str],
+    /// The partitions of new tables. If they are set, an existing table must have as many.
+    pub(super) partitions: Option<PartitionCount>,
+}
+
+impl KnownSchema<'_> {
+    /// Returns all migrations as SQL text.
+    pub(super) fn steps(&self, table: &Table) -> Vec<SchemaStep> {
+        let steps = schema::steps(self.migrations, table, &BOOKKEEPING);
+        match self.partitions {
+            Some(partitions) => partitions.divide(steps, table),
+            None => steps,
+        }
+    }
+}
+
 /// Applies missing migrations in one transaction, so an interrupted migration changes nothing. A second process waits
 /// for the lock and then finds nothing to do. If no migration is missing, nothing is locked or written.
 pub(super) async fn migrate(
@@ -82,33 +104,26 @@ pub(super) async fn migrate(
     table: &Table,
     place: &ErrorContext,
     create: bool,
-    known: &[Migration],
-) -> Result<(), StoreError> {
-    migrate_to(connection, table, place, create, known, &COLUMNS).await
-}
-
-/// Applies missing migrations to a table with other columns.
-pub(super) async fn migrate_to(
-    connection: &mut PgConnection,
-    table: &Table,
-    place: &ErrorContext,
-    create: bool,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<(), StoreError> {
     let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
-    if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, columns).await;
+    if !schema::is_due(&found, known.migrations, table, create)? {
+        fits(connection, table, place, known.columns).await?;
+        return has_partitions(connection, table, place, known).await;
     }
     let mut transaction = connection.begin().await.map_err(told)?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK);
     lock.execute(&mut *transaction).await.map_err(told)?;
     // Another process may have migrated meanwhile.
     let found = inspect(&mut transaction, table).await.map_err(told)?;
-    let applied = schema::applied(&found, known, table)?;
-    apply(&mut transaction, table, known, applied).await.map_err(told)?;
-    fits(&mut transaction, table, place, columns).await?;
+    let applied = schema::applied(&found, known.migrations, table)?;
+    // Before the first statement: a table of steps outlives a record table that was dropped.
+    has_partitions(&mut transaction, table, place, known).await?;
+    for step in known.steps(table).iter().skip(applied) {
+        apply(&mut transaction, step).await.map_err(told)?;
+    }
+    fits(&mut transaction, table, place, known.columns).await?;
     transaction.commit().await.map_err(told)
 }
 
@@ -117,14 +132,22 @@ pub(super) async fn status(
     connection: &mut PgConnection,
     table: &Table,
     place: &ErrorContext,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
     let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
     let read = async {
         let found = inspect(connection, table).await.map_err(told)?;
-        let fits = layout(connection, table, columns).await.map_err(told)?;
-        Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
+        let fits = layout(connection, table, known.columns).await.map_err(told)?;
+        let mut status = schema::status(&found, fits, known.migrations, table, &BOOKKEEPING);
+        let Some(partitions) = known.partitions else { return Ok(status) };
+        if status.problem.is_none() {
+            status.problem = other_partitions(connection, table, partitions).await.map_err(told)?;
+        }
+        status.pending = match status.problem {
+            Some(_) => Vec::new(),
+            None => partitions.divide(status.pending, table),
+        };
+        Ok(status)
     };
     timeout(MIGRATION, read).await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?
 }
@@ -134,13 +157,12 @@ pub(super) async fn status(
 pub(super) async fn status_by(
     pool: &PgPool,
     table: &Table,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
     let place = place(pool, table.name());
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
-    let status = status(&mut connection, table, &place, known, columns).await?;
+    let status = status(&mut connection, table, &place, known).await?;
     // The connection ends even if its closing fails.
     let _ = connection.close().await;
     Ok(status)
@@ -202,18 +224,43 @@ pub(super) async fn schema_of(connection: &mut PgConnection, table: &Table) -> R
     found.fetch_one(connection).await?.try_get(0)
 }
 
-async fn apply(
-    connection: &mut PgConnection,
-    table: &Table,
-    known: &[Migration],
-    applied: usize,
-) -> Result<(), sqlx::Error> {
-    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
-        for statement in step.statements() {
-            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
-        }
+async fn apply(connection: &mut PgConnection, step: &SchemaStep) -> Result<(), sqlx::Error> {
+    for statement in step.statements() {
+        sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+/// Returns the problem of an existing table that has another number of partitions.
+async fn other_partitions(
+    connection: &mut PgConnection,
+    table: &Table,
+    partitions: PartitionCount,
+) -> Result<Option<SchemaProblem>, sqlx::Error> {
+    for name in [table.name().to_owned(), format!("{}_steps", table.name())] {
+        let Some(oid) = oid(connection, table, &name).await? else { continue };
+        let count = sqlx::query("SELECT count(*) FROM pg_inherits WHERE inhparent::bigint = $1").bind(oid);
+        let problem = partitions.problem(&name, count.fetch_one(&mut *connection).await?.try_get(0)?);
+        if problem.is_some() {
+            return Ok(problem);
+        }
+    }
+    Ok(None)
+}
+
+/// Checks that existing tables have the partitions that are set, if any are set.
+async fn has_partitions(
+    connection: &mut PgConnection,
+    table: &Table,
+    place: &ErrorContext,
+    known: &KnownSchema<'_>,
+) -> Result<(), StoreError> {
+    let Some(partitions) = known.partitions else { return Ok(()) };
+    let problem = other_partitions(connection, table, partitions).await;
+    match problem.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))? {
+        Some(problem) => Err(problem.into()),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the table has every column that the statements name.

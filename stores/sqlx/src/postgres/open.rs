@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 use super::dialect::{PostgresDialect, halves};
 use super::listener::SettlementListener;
-use super::migrate::{self, MIGRATION, MIGRATIONS};
+use super::migrate::{self, KnownSchema, MIGRATION, MIGRATIONS};
+use super::partitions::PartitionCount;
 use super::session::Session;
 use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::{parse, shown};
@@ -31,7 +32,7 @@ pub(super) async fn open(
     session: Session,
 ) -> Result<Arc<ServerStore<PostgresDialect>>, StoreError> {
     builder.check()?;
-    let table = builder.table()?;
+    let (table, known) = (builder.table()?, known(&builder)?);
     let (pool, transactions, connections, options) = match &builder.target {
         ServerTarget::Url(url) => {
             let options = url_options(url, builder.read_only)?;
@@ -50,7 +51,7 @@ pub(super) async fn open(
         check_session(&mut connection, &place).await?;
     }
     let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
-    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
+    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, &known));
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
     let schema = schema.map_err(|_| place.silent(Phase::Connecting, builder.patience))?;
@@ -91,6 +92,15 @@ pub(super) async fn open(
         recent_keys: RecentKeys::new(),
         clock: builder.clock,
     }))
+}
+
+/// Returns the form of the tables with these settings.
+///
+/// # Errors
+/// The number of partitions is invalid.
+pub(super) fn known(settings: &ServerSettings<PgPool>) -> Result<KnownSchema<'static>, StoreError> {
+    let partitions = settings.partitions.map(PartitionCount::new).transpose()?;
+    Ok(KnownSchema { migrations: MIGRATIONS, columns: &COLUMNS, partitions })
 }
 
 /// Returns the options of the store's own connections.
@@ -138,14 +148,14 @@ async fn check_session(connection: &mut PgConnection, place: &ErrorContext) -> R
 /// Returns the status of the schema, over a connection of its own.
 pub(super) async fn status(settings: &ServerSettings<PgPool>) -> Result<SchemaStatus, StoreError> {
     settings.check()?;
-    let table = settings.table()?;
+    let (table, known) = (settings.table()?, known(settings)?);
     let options = match &settings.target {
         ServerTarget::Url(url) => url_options(url, settings.read_only)?,
         ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
     };
     let place = context(settings, &table, &options, 1);
     let mut connection = first_connection(&options, &place, settings.patience).await?;
-    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    let status = migrate::status(&mut connection, &table, &place, &known).await?;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     Ok(status)

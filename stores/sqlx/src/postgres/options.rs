@@ -3,9 +3,9 @@ use idempotent_core::StoreError;
 use sqlx::PgPool;
 
 use super::PostgresStore;
-use super::migrate::{BOOKKEEPING, MIGRATIONS};
+use super::open::known;
 use super::session::Session;
-use crate::schema::{self, SchemaStep};
+use crate::schema::SchemaStep;
 use crate::server::{ServerSettings, server_builder};
 
 /// A builder for a [`PostgresStore`].
@@ -22,6 +22,24 @@ impl PostgresStoreBuilder {
     /// The first schema in the connection's `search_path`
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.0.schema = Some(name.into());
+        self
+    }
+
+    /// Sets the number of hash partitions of the tables with the records and the steps, from 2 to 128. [`create`](Self::create) and
+    /// [`schema_steps`](Self::schema_steps) then divide new tables by `PARTITION BY HASH (id)`. Consider 16 partitions from about 100
+    /// million records on.
+    ///
+    /// The primary key keeps an id unique over all partitions, and no statement and no guarantee changes. Each partition is vacuumed by
+    /// itself, so several vacuums work at the same time, and each index is smaller. A claim costs the server more processor time,
+    /// because the server plans it again for its partition. The removal of an expired record costs as much as before.
+    ///
+    /// A table keeps its partitions, and no migration converts a table. With this setting, opening refuses a table with another number
+    /// of partitions. Without it, a store opens tables with any number, so workers do not need it.
+    ///
+    /// # Default
+    /// No partitions
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.0.partitions = Some(partitions);
         self
     }
 
@@ -51,17 +69,18 @@ impl PostgresStoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
+    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema, or the number of partitions is
+    /// refused.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Ok(schema::steps(MIGRATIONS, &self.0.table()?, &BOOKKEEPING))
+        Ok(known(&self.0)?.steps(&self.0.table()?))
     }
 
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If
     /// several processes open the store at the same time, one migrates and the others wait.
     ///
     /// # Errors
-    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name or the URL is refused, the table is missing or of another version, or a
-    /// [pooler](PostgresStore#poolers) loses prepared statements.
+    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name or the URL is refused, the table is missing, of another version or with other
+    /// [partitions](Self::partitions), or a [pooler](PostgresStore#poolers) loses prepared statements.
     /// [`Denied`](idempotent_core::StoreErrorKind::Denied): user, password, database or rights. [`Foreign`](idempotent_core::StoreErrorKind::Foreign):
     /// another program created the table. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no connection.
     ///

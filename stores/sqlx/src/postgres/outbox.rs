@@ -3,10 +3,10 @@ use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::PostgresDialect;
-use super::migrate::MIGRATION;
+use super::migrate::{KnownSchema, MIGRATION};
 use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
-use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
+use crate::schema::{Migration, SchemaStatus, SchemaStep};
 use crate::server::Phase;
 use crate::table::Table;
 
@@ -68,14 +68,17 @@ CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
     },
 ];
 
+/// The form of the tables.
+const KNOWN: KnownSchema<'static> = KnownSchema { migrations: MIGRATIONS, columns: &COLUMNS, partitions: None };
+
 /// Returns the SQL text of all migrations.
 pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
-    schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
+    KNOWN.steps(table)
 }
 
 /// Returns the status of the schema.
 pub(crate) async fn status(pool: &PgPool, table: &Table) -> Result<SchemaStatus, StoreError> {
-    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+    migrate::status_by(pool, table, &KNOWN).await
 }
 
 /// Sees to the tables.
@@ -86,7 +89,7 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let mut connection =
         options.connect().await.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     pooler::detect(&mut connection, &options, &place).await?;
-    let migrated = migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS);
+    let migrated = migrate::migrate(&mut connection, table, &place, create, &KNOWN);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.

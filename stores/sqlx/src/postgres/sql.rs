@@ -209,18 +209,20 @@ impl StatementBuilder {
         SearchSql::new(&self.table, &dialect)
     }
 
-    /// Deletes one page of expired records, ordered by id, without an index on the time, which each completion would
-    /// have to update. Skips locked records. The commit does not wait for the disk: the next purge deletes records
-    /// that reappear after a crash. $1 after this id, $2 page size, $3 maximum number of deletions: the last id that
-    /// was examined, the number examined, the number deleted.
+    /// Returns the text of [`PostgresStatements::purge`]. The deletion goes by the id of a locked record, because a
+    /// position (`ctid`) is unique in one partition only, and would name live records of the others.
+    ///
+    /// The subquery with the lock is planned by itself, for one id, so the number of records that the planner expects
+    /// decides nothing. [`BY_KEY`] explains the condition on the length.
     fn purge(&self) -> String {
         let (table, now, sound) = (&self.table, self.now(4), sound());
         let old = format!("expires_at<=t.n AND fencing<t.n AND {sound}");
         format!(
             "WITH t AS MATERIALIZED (SELECT {now} AS n), \
              step AS MATERIALIZED (SELECT id, {old} AS old FROM {table}, t WHERE id>$1 ORDER BY id LIMIT $2), \
-             gone AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT r.ctid FROM {table} AS r, t \
-             WHERE r.id IN (SELECT id FROM step WHERE old LIMIT $3) AND {old} FOR UPDATE OF r SKIP LOCKED)) RETURNING 1) \
+             held AS MATERIALIZED (SELECT h.id FROM (SELECT id FROM step WHERE old LIMIT $3) AS s, t, LATERAL \
+             (SELECT r.id FROM {table} AS r WHERE r.id=s.id AND {old} FOR UPDATE OF r SKIP LOCKED) AS h), \
+             gone AS (DELETE FROM {table} AS r USING held AS h WHERE r.id=h.id AND length(h.id)=16 RETURNING 1) \
              SELECT (SELECT id FROM step ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM step), (SELECT count(*) FROM gone), \
              set_config('synchronous_commit','off',true)"
         )

@@ -51,9 +51,16 @@ pub enum SchemaProblemKind {
     MissingMigration,
     /// A migration was applied with another text than that of this version.
     EditedMigration,
+    /// The table has another number of partitions than the builder's setting.
+    OtherPartitions,
 }
 
 impl SchemaProblem {
+    #[cfg(feature = "postgres")]
+    pub(crate) fn new(kind: SchemaProblemKind, text: String) -> Self {
+        Self { kind, text }
+    }
+
     /// Returns the kind of the problem.
     #[must_use]
     pub fn kind(&self) -> SchemaProblemKind {

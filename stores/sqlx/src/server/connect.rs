@@ -34,6 +34,8 @@ impl<DB: Database> ServerSettings<sqlx::Pool<DB>> {
             target,
             table: self.table.clone(),
             schema: self.schema.clone(),
+            // The first store has compared its tables with the setting.
+            partitions: None,
             connections: 1,
             create: false,
             read_only: self.read_only,

@@ -13,6 +13,9 @@ pub(crate) struct ServerSettings<P> {
     pub(crate) target: ServerTarget<P>,
     pub(crate) table: String,
     pub(crate) schema: Option<String>,
+    /// The number of partitions of new tables, not validated.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "other databases have no such setting"))]
+    pub(crate) partitions: Option<u16>,
     pub(crate) connections: u32,
     pub(crate) patience: Duration,
     pub(crate) create: bool,
@@ -43,6 +46,7 @@ impl<P> ServerSettings<P> {
             target,
             table: Table::DEFAULT.into(),
             schema: None,
+            partitions: None,
             connections: 10,
             patience: Duration::from_secs(5),
             create: false,

@@ -15,6 +15,7 @@ mod health;
 mod insert_only;
 #[path = "server/pages.rs"]
 mod pages;
+mod partitions;
 mod plans;
 mod pooler;
 #[path = "server/protocol.rs"]

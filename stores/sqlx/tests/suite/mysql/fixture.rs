@@ -37,6 +37,11 @@ const ROW_TEXT: &str = "concat_ws('|',quote(hex(v)),quote(hex(name)),quote(hex(s
     quote(hex(expires_at)),quote(hex(first_seen)),quote(hex(updated_at)),quote(hex(value)),\
     quote(hex(error)),quote(hex(display)))";
 
+/// Returns the builder of a store that creates its tables.
+pub(crate) fn creating(builder: Builder) -> Builder {
+    builder.create(true)
+}
+
 pub(crate) fn sql(text: &str) -> String {
     server().sql("test", text)
 }

@@ -6,7 +6,7 @@ use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
 use sqlx::AssertSqlSafe;
 
-use crate::postgres::fixture::{Place, sql};
+use crate::postgres::fixture::{Place, creating, sql};
 use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 
@@ -79,7 +79,7 @@ fn lock_of(place: &Place, key: &idempotent_core::Key) -> i64 {
 #[tokio::test]
 async fn one_statement_finds_out_that_its_connections_were_cut() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
+    let store = creating(PostgresStore::builder(server.url())).connect().await.unwrap();
     let asks: Vec<_> = (0..4).map(|n| request(&key(&n.to_string()), 1)).collect();
     futures_util::future::join_all(asks.iter().map(|ask| store.claim(ask))).await;
     server.close_all_connections();
@@ -93,7 +93,7 @@ async fn one_statement_finds_out_that_its_connections_were_cut() {
 async fn one_task_needs_one_connection_and_keeps_it() {
     let server = PostgresServer::start();
     let url = format!("{}?application_name=one", server.url());
-    let store = PostgresStore::builder(url).create(true).connect().await.unwrap();
+    let store = creating(PostgresStore::builder(url)).connect().await.unwrap();
     let mine = || {
         server
             .psql("postgres", "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'one'")

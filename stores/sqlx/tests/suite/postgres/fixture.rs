@@ -33,6 +33,33 @@ const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_ty
 /// Every column as text.
 const ROW_TEXT: &str = "r::text";
 
+/// The variable with the number of hash partitions of all tables. `cargo xtask test extras` sets it for a second run.
+const PARTITIONS: &str = "IDEMPOTENT_POSTGRES_PARTITIONS";
+
+/// Returns the number of partitions that this run of the tests gives to all tables.
+pub(crate) fn partitions() -> Option<u16> {
+    let number = std::env::var(PARTITIONS).ok()?;
+    Some(number.parse().unwrap_or_else(|_| panic!("{PARTITIONS}={number} is no number of partitions")))
+}
+
+/// Returns the builder of a store that creates its tables.
+pub(crate) fn creating(builder: Builder) -> Builder {
+    let builder = builder.create(true);
+    match partitions() {
+        Some(number) => builder.partitions(number),
+        None => builder,
+    }
+}
+
+/// Returns the names of the tables that contain the rows of a table: its partitions, or the table itself.
+pub(crate) fn row_tables(server: &Server, table: &str) -> Vec<String> {
+    let names = format!(
+        "SELECT coalesce(i.inhrelid, c.oid)::regclass FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhparent = c.oid \
+         WHERE c.oid = '{table}'::regclass"
+    );
+    server.psql("postgres", &names).lines().map(str::to_owned).collect()
+}
+
 pub(crate) fn sql(text: &str) -> String {
     server().psql("postgres", text)
 }

@@ -9,6 +9,7 @@ use idempotent_sqlx::{Inbox, PostgresStore};
 use sqlx::Postgres;
 
 use crate::postgres::by_tls::url;
+use crate::postgres::fixture::creating;
 use crate::support::{done, held, key, request};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -32,7 +33,7 @@ pub(super) fn accepted(ca: &Path) -> [String; 4] {
 async fn every_connection_of_a_store_goes_by_tls() {
     let database = SERVER.database("encrypted");
     let url = url(STRICT, &SERVER.certificates().ca()).replace(&SERVER.url(), &database);
-    let store = PostgresStore::builder(url).create(true).connect().await.unwrap();
+    let store = creating(PostgresStore::builder(url)).connect().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     let mut watching = store.capabilities().watch.unwrap().watch(&key("a"));
     let inbox = Inbox::<Postgres>::new(&Executor::new(store.clone()));

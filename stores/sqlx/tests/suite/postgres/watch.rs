@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgListener;
 use tokio::task::JoinHandle;
 
-use crate::postgres::fixture::{Place, server};
+use crate::postgres::fixture::{Place, creating, server};
 use crate::support::{done, held, key, release, request};
 
 fn watch(store: &PostgresStore, key: &Key) -> Watching {
@@ -94,7 +94,7 @@ async fn a_batch_notifies_the_callers_that_wait_for_one_of_its_keys() {
 #[tokio::test]
 async fn the_listener_comes_with_the_first_waiter_and_goes_with_the_last() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
+    let store = creating(PostgresStore::builder(server.url())).connect().await.unwrap();
     let keys = ["a", "b"].map(key);
     for key in &keys {
         store.claim(&request(key, 1)).await.unwrap();
@@ -138,7 +138,7 @@ fn words_of_all(server: &PostgresServer) -> String {
 #[tokio::test]
 async fn a_listener_that_is_cut_off_wakes_all_and_the_next_waiter_makes_another() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
+    let store = creating(PostgresStore::builder(server.url())).connect().await.unwrap();
     let keys = ["a", "b"].map(key);
     for key in &keys {
         store.claim(&request(key, 1)).await.unwrap();

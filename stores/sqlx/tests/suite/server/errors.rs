@@ -5,12 +5,12 @@ use std::time::Duration;
 use idempotent_core::{Claim, InFlight, Settled, State, Store, StoreErrorKind};
 use sqlx::pool::PoolOptions;
 
-use super::fixture::{Db, Place, Server, Store as ServerStore};
+use super::fixture::{Db, Place, Server, Store as ServerStore, creating};
 use super::setup::refused;
 use crate::support::{done, held, key, request};
 
 async fn own(server: &Server) -> ServerStore {
-    ServerStore::builder(server.url()).create(true).timeout(Duration::from_secs(2)).connect().await.unwrap()
+    creating(ServerStore::builder(server.url())).timeout(Duration::from_secs(2)).connect().await.unwrap()
 }
 
 /// Until the server is found again: a pool has connections that do not know yet that they are dead.
@@ -60,7 +60,7 @@ async fn a_stalled_server_leaves_the_outcome_unknown_and_later_calls_continue() 
     let pool =
         PoolOptions::<Db>::new().max_connections(1).test_before_acquire(false).connect_lazy(&server.url()).unwrap();
     let store =
-        ServerStore::on_pool(pool.clone()).create(true).timeout(Duration::from_secs(2)).connect().await.unwrap();
+        creating(ServerStore::on_pool(pool.clone())).timeout(Duration::from_secs(2)).connect().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     // A pool looks at a connection that it gets back.
     while pool.num_idle() < 1 {
@@ -90,7 +90,7 @@ async fn no_value_of_a_record_is_in_an_error() {
 async fn a_store_on_a_pool_of_the_users_shares_its_connections() {
     let place = Place::new();
     let pool = place.other();
-    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).connect().await.unwrap();
+    let store = creating(ServerStore::on_pool(pool.clone()).table(&place.table)).connect().await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     let record = store.peek(&key("a")).await.unwrap().unwrap();

@@ -9,7 +9,7 @@ use idempotent_core::{
 };
 use tokio::sync::watch;
 
-use super::fixture::{Server, Store as ServerStore};
+use super::fixture::{Server, Store as ServerStore, creating};
 
 /// A counter of store failures.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Observer for Failed {
 async fn a_flip_outlasts_a_server_that_is_killed_before_it() {
     let server = Arc::new(Server::start());
     let store =
-        ServerStore::builder(server.url()).create(true).timeout(Duration::from_secs(2)).connect().await.unwrap();
+        creating(ServerStore::builder(server.url())).timeout(Duration::from_secs(2)).connect().await.unwrap();
     let failed = Failed(watch::Sender::new(0));
     let executor = Executor::builder(store.clone()).observer(failed.clone()).build().unwrap();
     let identity = || Identity::new(Scene::Mq, "failover", "k");

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Executor, Pool, Row};
 
 use self::damage::change;
 use super::{
-    ADMIN, Builder, Connection, Db, LOCK, OTHER_LAYOUT, PARAMETER, ROW_TEXT, Server, Store, UNLOCK, WAITING, sql,
+    ADMIN, Builder, Connection, Db, LOCK, OTHER_LAYOUT, PARAMETER, ROW_TEXT, Server, Store, UNLOCK, WAITING, creating, sql,
 };
 
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
@@ -47,7 +47,7 @@ impl Place {
     /// Patient: the disk of a busy machine may stand still for seconds. Tests about silence set their own.
     pub(crate) fn builder(&self) -> Builder {
         let patience = Duration::from_secs(60);
-        Store::builder(&self.url).table(&self.table).connections(4).timeout(patience).create(true)
+        creating(Store::builder(&self.url).table(&self.table).connections(4).timeout(patience))
     }
 
     pub(crate) async fn open(&self) -> Store {

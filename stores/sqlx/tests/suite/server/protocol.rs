@@ -72,6 +72,6 @@ fn a_blocked_handler_keeps_its_key_although_the_store_is_impatient() {
 fn a_blocked_handler_keeps_its_key_on_a_pool_of_the_application() {
     let place = Place::new();
     idempotent_testkit::blocked_handler_keeps_its_key(async || {
-        fixture::Store::on_pool(place.other()).table(&place.table).create(true).connect().await.unwrap()
+        fixture::creating(fixture::Store::on_pool(place.other()).table(&place.table)).connect().await.unwrap()
     });
 }

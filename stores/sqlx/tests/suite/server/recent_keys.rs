@@ -2,14 +2,14 @@
 use idempotent_core::{Claim, ReleaseKind, Store};
 use sqlx::pool::PoolOptions;
 
-use super::fixture::{Db, Place, Store as ServerStore, sent};
+use super::fixture::{Db, Place, Store as ServerStore, creating, sent};
 use crate::support::{done, held, key, release, request};
 
 #[tokio::test]
 async fn a_key_that_was_seen_lately_is_looked_at_and_not_claimed() {
     let place = Place::new();
     let pool = PoolOptions::<Db>::new().max_connections(1).connect_lazy(&place.url).unwrap();
-    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).connect().await.unwrap();
+    let store = creating(ServerStore::on_pool(pool.clone()).table(&place.table)).connect().await.unwrap();
     let counted = async || sent(&mut pool.acquire().await.unwrap(), &place).await;
     let consumed = async |store: &ServerStore, name: &str, owner| {
         let claim = store.claim(&request(&key(name), owner)).await.unwrap();

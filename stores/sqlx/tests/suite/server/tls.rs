@@ -4,7 +4,7 @@ use std::path::Path;
 use idempotent_core::StoreErrorKind::{Denied, Schema};
 use idempotent_core::{Claim, Store};
 
-use super::fixture::{Store as ServerStore, server};
+use super::fixture::{Store as ServerStore, creating, server};
 use super::setup::refused;
 use super::tls::{AUTHORITY, LAX, MODE, SERVER, STRICT, accepted};
 use crate::support::{key, request};
@@ -16,7 +16,7 @@ pub(super) fn url(mode: &str, ca: &Path) -> String {
 #[tokio::test]
 async fn a_server_with_tls_is_used_by_its_authority() {
     for (n, url) in accepted(&SERVER.certificates().ca()).iter().enumerate() {
-        let store = ServerStore::builder(url).create(true).connect().await.unwrap();
+        let store = creating(ServerStore::builder(url)).connect().await.unwrap();
         let claim = store.claim(&request(&key(&n.to_string()), 1)).await.unwrap();
         assert!(matches!(claim, Claim::Acquired(_)), "{url}");
     }

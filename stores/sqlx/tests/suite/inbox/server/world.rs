@@ -7,7 +7,7 @@ use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Pool, Transaction};
 
 use super::backend::{EFFECTS, INSERT};
-use super::fixture::{Db, Place, Store as ItsStore};
+use super::fixture::{Db, Place, Store as ItsStore, creating};
 
 pub(super) type Database = Db;
 pub(super) type Own = InboxTransaction<Db>;
@@ -58,7 +58,7 @@ impl World {
 
     async fn of(place: Place, pool: Pool<Db>, patience: Duration) -> Self {
         let store =
-            ItsStore::on_pool(pool.clone()).table(&place.table).timeout(patience).create(true).connect().await.unwrap();
+            creating(ItsStore::on_pool(pool.clone()).table(&place.table).timeout(patience)).connect().await.unwrap();
         let other = place.other();
         let executor = Executor::new(store.clone());
         let (inbox, leased) = (Inbox::new(&executor), Inbox::leased(&executor));
