@@ -4,6 +4,8 @@
 //! markers: a consumed key is one member of a set of integers. No store uses this prototype. Rounds with the scripts of the store and with
 //! those of the prototype alternate, so that a busy machine slows down both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+#[path = "../sql/claims.rs"]
+mod claims;
 mod cycles;
 #[path = "../core/keys.rs"]
 mod keys;
@@ -13,6 +15,7 @@ mod ours;
 mod packed;
 mod packed_memory;
 mod pipeline;
+mod purge_at_volume;
 mod records;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
@@ -38,5 +41,6 @@ fn main() {
     cycles::all(&report, is_full, &runtime);
     traffic::all(&report, &runtime);
     runtime.block_on(sql::all(&report));
+    runtime.block_on(purge_at_volume::all(&report, is_full));
     packed_memory::all(&report, is_full);
 }

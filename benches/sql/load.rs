@@ -7,6 +7,7 @@
 mod batches;
 mod by_hand;
 mod cases;
+mod claims;
 mod inbox;
 mod journal;
 #[path = "../core/keys.rs"]

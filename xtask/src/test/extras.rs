@@ -1,4 +1,5 @@
-//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, and other flavours of Redis.
+//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis, and the
+//! PostgreSQL store on hash partitions.
 use std::error::Error;
 
 use super::binary::{Binary, libraries};
@@ -35,6 +36,9 @@ pub(crate) fn extras() -> Done {
         job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
     }
     jobs.extend(on_flavours(&built, &libraries)?);
+    let mut on_partitions = ON_PARTITIONS.of(&built)?;
+    on_partitions.command.env("IDEMPOTENT_POSTGRES_PARTITIONS", "16");
+    jobs.push(on_partitions);
     // One less than in `test`: chaos and the groups of servers use both cores by themselves.
     run(jobs, LANES - 1, &scratch, &mut tally);
     tally.tell(false);
@@ -48,6 +52,14 @@ const FUZZED: SelectedTests = SelectedTests {
     package: "idempotent-fuzz-bodies",
     target: "bounded",
     arguments: &["a_header", "--nocapture"],
+};
+
+/// All tests of the PostgreSQL store and of its inbox. The tables of the outbox and of the delay table have no partitions.
+const ON_PARTITIONS: SelectedTests = SelectedTests {
+    what: "the PostgreSQL store on 16 hash partitions",
+    package: "idempotent-sqlx",
+    target: "suite",
+    arguments: &["postgres::", "--skip", "outbox::", "--skip", "delay::"],
 };
 
 /// The tests that run on each flavour of Redis: the laws of a store, and those about the behaviour of servers. `cargo

@@ -100,6 +100,26 @@ async fn the_printed_statements_create_the_tables_that_the_store_needs() {
 }
 
 #[tokio::test]
+async fn partitions_are_created_and_printed_and_another_number_is_refused() {
+    let server = PostgresServer::start();
+    let (url, table) = (server.url(), ["--table", "printed"]);
+    server.psql("postgres", &done(&url, &[&["migrate", "sql", "--partitions", "16"][..], &table].concat()));
+    done(&url, &[&["migrate", "status", "--partitions", "16"][..], &table].concat());
+    done(&url, &["migrate", "up", "--yes", "--partitions", "16"]);
+    for table in ["printed", "idempotent_record", "idempotent_record_steps"] {
+        let count = format!("SELECT count(*) FROM pg_inherits WHERE inhparent = '{table}'::regclass");
+        assert_eq!(server.psql("postgres", &count), "16", "{table}");
+    }
+    done(&url, &["migrate", "status"]);
+    for command in [&["migrate", "status"][..], &["migrate", "up", "--yes"]] {
+        let ran = run(&url, &[command, &["--partitions", "8"]].concat());
+        assert!(ran.code == 5 && ran.err.contains("has 16 partitions"), "{ran:?}");
+    }
+    let other = run("", &["migrate", "sql", "--dialect", "mysql", "--partitions", "16"]);
+    assert!(other.code == 2 && other.err.contains("only tables in PostgreSQL"), "{other:?}");
+}
+
+#[tokio::test]
 async fn a_table_of_another_program_is_a_failure_that_names_it() {
     let server = PostgresServer::start();
     server.psql("postgres", "CREATE TABLE idempotent_record (id bigint primary key)");

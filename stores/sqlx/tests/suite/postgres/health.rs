@@ -5,7 +5,7 @@ use idempotent_sqlx::PostgresStore;
 
 use crate::postgres::fixture::{Place, creating, row_tables, server, sql};
 #[path = "../server/health.rs"]
-mod shared;
+pub(super) mod shared;
 use self::shared::{expect, open_by};
 use super::fixture;
 
