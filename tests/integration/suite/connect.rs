@@ -149,6 +149,21 @@ async fn postgres_opens_where_its_table_is() {
 }
 
 #[tokio::test]
+async fn partitions_are_a_setting_of_postgres_tables_only() {
+    let server = idempotent_harness::servers::PostgresServer::start();
+    connect(server.url()).create(true).partitions(16).await.unwrap();
+    let count = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'idempotent_record'::regclass";
+    assert_eq!(server.psql("postgres", count), "16");
+    connect(format!("tiered:{}|memory:", server.url())).partitions(16).await.unwrap();
+    let other = connect(server.url()).partitions(8).await.unwrap_err().to_string();
+    assert!(other.contains("has 16 partitions"), "{other}");
+    for url in ["memory:", "sqlite::memory:", "redis://localhost", "mysql://localhost/shop"] {
+        let error = connect(url).partitions(16).await.unwrap_err().to_string();
+        assert!(error.contains("leave `partitions` out"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn mysql_opens_where_its_table_is() {
     let server = idempotent_harness::servers::MariaDbServer::start();
     let url = server.url();

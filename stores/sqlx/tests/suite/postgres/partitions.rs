@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use idempotent_core::store::{Health, Severity};
-use idempotent_core::{Claim, Store, StoreErrorKind};
+use idempotent_core::{Claim, Settled, Store, StoreErrorKind};
 use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder, SchemaProblemKind};
 
@@ -10,7 +10,7 @@ use crate::postgres::fixture::{Place, row_tables, server, sql};
 use crate::postgres::health::shared::expect;
 use crate::postgres::plans;
 use crate::postgres::setup::refused;
-use crate::support::{key, request};
+use crate::support::{done, held, key, request};
 
 /// The storage parameters of a table of records.
 const STORAGE: &str = " WITH (fillfactor=80)";
@@ -170,4 +170,42 @@ async fn an_index_of_one_partition_is_found() {
     expect(&store.check().await.unwrap(), "indexes", Severity::Ok, &[]);
     sql(&format!("CREATE INDEX ON {}_p3 (expires_at)", place.table));
     expect(&store.check().await.unwrap(), "indexes", Severity::Warn, &["drop it"]);
+}
+
+/// Executes the statements of the guide about a move. The workers go on after the first copy.
+#[tokio::test]
+async fn the_statements_of_the_guide_move_all_records() {
+    let guide = include_str!("../../../../../guides/sizing.md");
+    let moving = guide.split("### Move records").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let blocks: Vec<_> = moving.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let [first, rest] = blocks[..] else { panic!("{blocks:#?}") };
+
+    let url = server().database("moved");
+    let execute = |text: &str| server().psql("moved", text);
+    let old = PostgresStore::builder(&url).create(true).connect().await.unwrap();
+    let divided = PostgresStore::builder(&url).table("orders_record").create(true).partitions(16).connect().await.unwrap();
+    let consume = async |name: &str| {
+        assert!(matches!(old.claim(&request(&key(name), 1)).await.unwrap(), Claim::Acquired(_)));
+        assert_eq!(old.complete(&held(&key(name), 1), &done(b"paid")).await.unwrap(), Settled::Done);
+    };
+    consume("before").await;
+    consume("expired").await;
+    old.claim(&request(&key("held"), 1)).await.unwrap();
+    execute(first);
+    consume("after").await;
+    assert_eq!(old.complete(&held(&key("held"), 1), &done(b"late")).await.unwrap(), Settled::Done);
+    // A key that was copied runs a second time after the end of its retention.
+    let expired = format!("'\\x{:032x}'", key("expired").hash());
+    execute(&format!("UPDATE idempotent_record SET expires_at = 1 WHERE id = {expired}"));
+    assert!(matches!(old.claim(&request(&key("expired"), 2)).await.unwrap(), Claim::Acquired(_)));
+    execute(rest);
+    let difference = "SELECT count(*) FROM (TABLE idempotent_record EXCEPT TABLE orders_record) AS missing";
+    assert_eq!(execute(difference), "0");
+    assert_eq!(execute("SELECT count(*) FROM orders_record"), "4");
+    for name in ["before", "after", "held"] {
+        let claim = divided.claim(&request(&key(name), 3)).await.unwrap();
+        assert!(matches!(claim, Claim::Consumed(_)), "{name}: {claim:?}");
+    }
+    let claim = divided.claim(&request(&key("expired"), 3)).await.unwrap();
+    assert!(matches!(claim, Claim::InFlight(_)), "{claim:?}");
 }
