@@ -79,7 +79,7 @@ fn indexes(table: &str) -> String {
 
 /// Returns the condition for a table and its partitions.
 fn with_partitions(table: &str) -> String {
-    format!("IN (SELECT {table} UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent={table})")
+    format!("IN (SELECT {table}::oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent={table})")
 }
 
 /// Checks the permissions of the role, and the pooler.
