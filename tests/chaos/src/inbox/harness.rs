@@ -81,7 +81,11 @@ pub(crate) async fn play(args: &Args, flaw: Option<InboxFlaw>, folder: &Path) ->
 impl Play {
     async fn start(args: &Args, flaw: Option<InboxFlaw>, folder: &Path) -> anyhow::Result<Self> {
         let server = tokio::task::spawn_blocking(PostgresServer::start).await.context("no server")?;
-        PostgresStore::builder(server.url()).create(true).connect().await?;
+        let mut tables = PostgresStore::builder(server.url()).create(true);
+        if let Ok(number) = std::env::var("IDEMPOTENT_POSTGRES_PARTITIONS") {
+            tables = tables.partitions(number.parse()?);
+        }
+        tables.connect().await?;
         server.psql("postgres", "CREATE TABLE effects (key bigint NOT NULL, part int NOT NULL)");
         let proxy = Proxy::start(&server.address()).await;
         let store = server.url().replace(&server.address(), &proxy.address());
