@@ -21,6 +21,8 @@ const STORAGE: &str = " WITH (fillfactor=80)";
 pub(super) struct PartitionCount(u16);
 
 impl PartitionCount {
+    /// Takes a number from 2 to 128.
+    ///
     /// # Errors
     /// The number is below 2, or above 128.
     pub(super) fn new(number: u16) -> Result<Self, StoreError> {
