@@ -7,8 +7,8 @@ use idempotent::store::{ClaimHandle, OwnerToken};
 
 use crate::by_hand::VALUE;
 use crate::cases::Side;
-use crate::keys;
 use crate::claims::request;
+use crate::keys;
 use crate::report::{Goal, Report};
 
 pub const CASE: &str = "step of a run, to one INSERT";

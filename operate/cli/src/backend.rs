@@ -63,7 +63,9 @@ impl Backend {
                 }
                 Ok(findings)
             }
-            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url, names, Division::default()).await?.finding(url)]),
+            Self::Sqlite | Self::Postgres | Self::MySql => {
+                Ok(vec![self.schema(url, names, Division::default()).await?.finding(url)])
+            }
         }
     }
 

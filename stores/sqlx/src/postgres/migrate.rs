@@ -9,9 +9,9 @@ use sqlx::{ConnectOptions, PgPool};
 use tokio::time::timeout;
 
 use super::dialect::PostgresDialect;
+use super::partitions::PartitionCount;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use super::url::shown;
-use super::partitions::PartitionCount;
 use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaProblem, SchemaStatus, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;

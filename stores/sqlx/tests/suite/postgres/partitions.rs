@@ -43,7 +43,9 @@ fn the_tables_of_records_and_steps_have_partitions_and_the_rest_of_the_text_is_e
         let columns = whole.strip_suffix(STORAGE).unwrap_or(whole);
         let expected = match whole.lines().next().unwrap() {
             "CREATE TABLE \"s\".\"r\" (" => columns.to_owned() + &parts("r", "", STORAGE),
-            "CREATE TABLE IF NOT EXISTS \"s\".\"r_steps\" (" => columns.to_owned() + &parts("r_steps", "IF NOT EXISTS ", ""),
+            "CREATE TABLE IF NOT EXISTS \"s\".\"r_steps\" (" => {
+                columns.to_owned() + &parts("r_steps", "IF NOT EXISTS ", "")
+            }
             _ => whole.clone(),
         };
         assert_eq!(divided, expected);
@@ -158,7 +160,10 @@ async fn a_statement_about_one_key_searches_one_partition() {
         assert!(plans.len() >= 8, "{:#?}", plans.keys());
         for (statement, plan) in plans {
             let searched = plans::by_primary_key(&plan);
-            assert!(searched.len() == 1 && !plan.contains("Seq Scan on idempotent_record_p"), "{mode}: {statement}\n{plan}");
+            assert!(
+                searched.len() == 1 && !plan.contains("Seq Scan on idempotent_record_p"),
+                "{mode}: {statement}\n{plan}"
+            );
         }
     }
 }
@@ -183,7 +188,8 @@ async fn the_statements_of_the_guide_move_all_records() {
     let url = server().database("moved");
     let execute = |text: &str| server().psql("moved", text);
     let old = PostgresStore::builder(&url).create(true).connect().await.unwrap();
-    let divided = PostgresStore::builder(&url).table("orders_record").create(true).partitions(16).connect().await.unwrap();
+    let divided =
+        PostgresStore::builder(&url).table("orders_record").create(true).partitions(16).connect().await.unwrap();
     let consume = async |name: &str| {
         assert!(matches!(old.claim(&request(&key(name), 1)).await.unwrap(), Claim::Acquired(_)));
         assert_eq!(old.complete(&held(&key(name), 1), &done(b"paid")).await.unwrap(), Settled::Done);

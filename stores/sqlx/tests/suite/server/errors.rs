@@ -59,8 +59,7 @@ async fn a_stalled_server_leaves_the_outcome_unknown_and_later_calls_continue() 
     let server = Server::start();
     let pool =
         PoolOptions::<Db>::new().max_connections(1).test_before_acquire(false).connect_lazy(&server.url()).unwrap();
-    let store =
-        creating(ServerStore::on_pool(pool.clone())).timeout(Duration::from_secs(2)).connect().await.unwrap();
+    let store = creating(ServerStore::on_pool(pool.clone())).timeout(Duration::from_secs(2)).connect().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     // A pool looks at a connection that it gets back.
     while pool.num_idle() < 1 {

@@ -27,8 +27,7 @@ impl Observer for Failed {
 #[tokio::test]
 async fn a_flip_outlasts_a_server_that_is_killed_before_it() {
     let server = Arc::new(Server::start());
-    let store =
-        creating(ServerStore::builder(server.url())).timeout(Duration::from_secs(2)).connect().await.unwrap();
+    let store = creating(ServerStore::builder(server.url())).timeout(Duration::from_secs(2)).connect().await.unwrap();
     let failed = Failed(watch::Sender::new(0));
     let executor = Executor::builder(store.clone()).observer(failed.clone()).build().unwrap();
     let identity = || Identity::new(Scene::Mq, "failover", "k");

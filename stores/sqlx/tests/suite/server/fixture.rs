@@ -15,7 +15,8 @@ use sqlx::{AssertSqlSafe, Executor, Pool, Row};
 
 use self::damage::change;
 use super::{
-    ADMIN, Builder, Connection, Db, LOCK, OTHER_LAYOUT, PARAMETER, ROW_TEXT, Server, Store, UNLOCK, WAITING, creating, sql,
+    ADMIN, Builder, Connection, Db, LOCK, OTHER_LAYOUT, PARAMETER, ROW_TEXT, Server, Store, UNLOCK, WAITING, creating,
+    sql,
 };
 
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
