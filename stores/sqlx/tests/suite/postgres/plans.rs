@@ -154,8 +154,8 @@ fn goes_by_primary_key(plan: &str) -> bool {
 
 /// Returns the primary keys of the record table, or of its partitions, that a plan searches.
 pub(super) fn by_primary_key(plan: &str) -> BTreeSet<&str> {
-    let indexes = plan.split("Scan using ").skip(1).filter(|index| of_records(index, "_pkey"));
-    indexes.map(|index| index.split_whitespace().next().unwrap_or_default()).collect()
+    let indexes = ["Scan using ", "Bitmap Index Scan on "].map(|scan| plan.split(scan).skip(1)).into_iter().flatten();
+    indexes.filter(|index| of_records(index, "_pkey")).map(|index| index.split_whitespace().next().unwrap_or_default()).collect()
 }
 
 /// Returns whether a text begins with the name of the record table, or of one of its partitions, and this suffix.
