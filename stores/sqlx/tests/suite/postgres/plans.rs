@@ -61,6 +61,8 @@ async fn judge(rows: usize) -> BTreeMap<String, String> {
             let log = server.log();
             plans = told(&log[read..]);
             read = log.len();
+            // The purge of steps deletes steps that are a minute old, which a run on a slow machine has.
+            plans.retain(|statement, _| !statement.starts_with("DELETE FROM \"idempotent_record_steps\""));
             assert_eq!(plans.len(), STATEMENTS, "{mode}: {:#?}", plans.keys());
             for (statement, plan) in &plans {
                 let at = format!("{rows} rows, analyzed: {known}, {mode}: {statement}\n{plan}");
@@ -155,7 +157,10 @@ fn goes_by_primary_key(plan: &str) -> bool {
 /// Returns the primary keys of the record table, or of its partitions, that a plan searches.
 pub(super) fn by_primary_key(plan: &str) -> BTreeSet<&str> {
     let indexes = ["Scan using ", "Bitmap Index Scan on "].map(|scan| plan.split(scan).skip(1)).into_iter().flatten();
-    indexes.filter(|index| of_records(index, "_pkey")).map(|index| index.split_whitespace().next().unwrap_or_default()).collect()
+    indexes
+        .filter(|index| of_records(index, "_pkey"))
+        .map(|index| index.split_whitespace().next().unwrap_or_default())
+        .collect()
 }
 
 /// Returns whether a text begins with the name of the record table, or of one of its partitions, and this suffix.
