@@ -2,6 +2,7 @@
 mod deadlines;
 mod deferrals;
 mod drain_state;
+mod in_flight_keys;
 mod policies;
 mod waiting;
 
@@ -19,6 +20,7 @@ use tokio::sync::Semaphore;
 use self::deadlines::{DeadlineGuard, Deadlines};
 use self::deferrals::Deferrals;
 pub(crate) use self::drain_state::{DrainPhase, DrainState};
+pub(crate) use self::in_flight_keys::{HeldKey, InFlightKeys, KnownInFlight, Lookup, PendingClaim};
 use self::policies::PolicyTable;
 use self::waiting::MAX_WAITERS;
 use crate::backoff::delay;
@@ -47,6 +49,8 @@ pub(crate) struct Engine {
     pub(crate) renewer: Arc<LeaseRenewer>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) deferrals: Deferrals,
+    /// The keys known to be in flight, if the executor defers their duplicates without a claim.
+    pub(crate) in_flight_keys: Option<Arc<InFlightKeys>>,
     pub(crate) drain: DrainState,
     deadlines: Arc<Deadlines>,
     /// The permits of duplicates that wait for a run in flight.
@@ -100,11 +104,18 @@ impl Engine {
             renewer,
             waiters: Arc::default(),
             deferrals: Deferrals::default(),
+            in_flight_keys: None,
             drain: DrainState::default(),
             deadlines,
             wait_permits: Semaphore::new(MAX_WAITERS),
             has_timer: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the shortest time between two claims of a key in flight. Without it, each duplicate is claimed.
+    pub(crate) fn with_claim_interval(mut self, interval: Duration) -> Self {
+        self.in_flight_keys = (!interval.is_zero()).then(|| Arc::new(InFlightKeys::new(interval)));
+        self
     }
 
     /// Returns the policy in force for a scene: the executor's policy over the scene's default.
@@ -207,7 +218,15 @@ impl Engine {
     /// Wakes this process's calls that wait for the key, after a change of its record.
     pub(crate) fn wake_waiters(&self, key: &Key) {
         self.deferrals.forget(key);
+        self.forget_answer(key);
         self.waiters.wake(key.hash());
+    }
+
+    /// Removes what the store answered to claims of the key, after a change of its record.
+    pub(crate) fn forget_answer(&self, key: &Key) {
+        if let Some(known) = &self.in_flight_keys {
+            known.forget_answer(key);
+        }
     }
 
     /// Returns the delay before the next attempt of a failed run.

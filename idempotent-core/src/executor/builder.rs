@@ -1,6 +1,7 @@
 //! The builder of an executor, which rejects invalid configurations before the first delivery.
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Executor;
 use crate::engine::Engine;
@@ -18,6 +19,7 @@ pub struct ExecutorBuilder {
     policies: HashMap<Scene, Policy>,
     redelivery: Vec<(Scene, Redelivery)>,
     duplicate_messages: Option<DuplicateMessages>,
+    claim_interval: Duration,
     clock: Option<Arc<dyn Clock>>,
     entropy: Arc<dyn Entropy>,
     observer: Arc<dyn Observer>,
@@ -31,6 +33,7 @@ impl ExecutorBuilder {
             policies: HashMap::new(),
             redelivery: Vec::new(),
             duplicate_messages: None,
+            claim_interval: Duration::ZERO,
             clock: None,
             entropy: Arc::new(OsEntropy),
             observer: Arc::new(Tracing),
@@ -74,6 +77,25 @@ impl ExecutorBuilder {
     /// HTTP problem
     pub fn duplicate_messages(mut self, messages: impl Into<DuplicateMessages>) -> Self {
         self.duplicate_messages = Some(messages.into());
+        self
+    }
+
+    /// Sets the shortest time between two claims of a key in flight by this executor, for keys with many deliveries at
+    /// once. 100 ms bounds the claims of such a key to 10 per second and process.
+    ///
+    /// While this executor runs a key, a duplicate is deferred, or waits if the policy says so, without a claim. After
+    /// the store has answered that another process runs the key, this answer counts for the interval, until this
+    /// executor hears of the settlement. An executor whose own lease may have ended asks the store, as do calls with
+    /// another payload, with an order, or in a transaction.
+    ///
+    /// A duplicate may therefore be deferred for up to this interval after another process has settled its key. After
+    /// an operator has forgotten a running key by force, duplicates are deferred until the next renewal of the run.
+    /// Neither changes what runs: only the store grants a key.
+    ///
+    /// # Default
+    /// [`Duration::ZERO`]: each delivery is claimed
+    pub fn claim_interval(mut self, interval: Duration) -> Self {
+        self.claim_interval = interval;
         self
     }
 
@@ -130,8 +152,9 @@ impl ExecutorBuilder {
 
     /// Builds the executor without checks. The defaults of the scenes are valid.
     pub(super) fn build_unchecked(self) -> Executor {
-        let Self { store, namespace, policies, duplicate_messages, clock, entropy, observer, .. } = self;
+        let Self { store, namespace, policies, duplicate_messages, claim_interval, clock, entropy, observer, .. } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        Executor(Arc::new(Engine::new(store, namespace, policies, duplicate_messages, clock, entropy, observer)))
+        let engine = Engine::new(store, namespace, policies, duplicate_messages, clock, entropy, observer);
+        Executor(Arc::new(engine.with_claim_interval(claim_interval)))
     }
 }

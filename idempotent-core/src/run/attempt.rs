@@ -7,7 +7,7 @@ use super::prepared::Prepared;
 use super::release::{keeping_record, keeping_steps, known_steps};
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
-use crate::engine::{Engine, draining_rejection};
+use crate::engine::{Engine, HeldKey, draining_rejection};
 use crate::lease::RenewalGuard;
 use crate::policy::{OnLeaseLost, ResolvedPolicy};
 use crate::{Lease, Outcome, Rejection, Release, ReleaseKind, Store};
@@ -19,6 +19,8 @@ pub(crate) struct Attempt<'e> {
     pub(crate) prepared: Box<Prepared>,
     pub(crate) guard: ReleaseOnDrop<'e>,
     renewal: Option<RenewalGuard<'e>>,
+    /// Defers duplicates without a claim, until the settlement begins.
+    held_key: Option<HeldKey>,
     pub(crate) granted_at: Instant,
     /// The start of the settlement, from which `settle_timeout` counts.
     settlement_start: Option<Instant>,
@@ -40,7 +42,8 @@ impl<'e> Attempt<'e> {
         granted_at: Instant,
     ) -> Self {
         let renewal = Some(engine.renewer.add(&lease, granted_at));
-        Self { engine, lease, prepared, guard, renewal, granted_at, settlement_start: None }
+        let held_key = prepared.in_flight_keys(engine).map(|keys| keys.hold(&lease, prepared.request.fingerprint));
+        Self { engine, lease, prepared, guard, renewal, held_key, granted_at, settlement_start: None }
     }
 
     pub(crate) fn policy(&self) -> &ResolvedPolicy {
@@ -84,6 +87,8 @@ impl<'e> Attempt<'e> {
 
     pub(crate) fn stop_renewal(&mut self) {
         self.renewal = None;
+        // Ended before the settlement is sent. A duplicate that waits for the settlement could miss it otherwise.
+        self.held_key = None;
     }
 
     /// Stops the renewal and starts the settlement. A second step of the same settlement uses the remaining time.

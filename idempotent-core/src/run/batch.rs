@@ -3,6 +3,7 @@ mod answers;
 mod completions;
 
 use std::collections::HashMap;
+use std::iter::repeat_with;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use super::prepared::Prepared;
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::context::TaskContext;
-use crate::engine::{Engine, no_answer};
+use crate::engine::{Engine, KnownInFlight, Lookup, PendingClaim, no_answer};
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
@@ -177,29 +178,36 @@ async fn send_claims<'e, T>(
     let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
-    let batch_replies = match (engine.store.capabilities().batch, &to_claim[..]) {
-        (Some(batch), [_, _, ..]) => {
-            let requests: Vec<_> = to_claim.iter().map(|(_, _, own, _)| own.request.clone()).collect();
+    let known: Vec<_> = to_claim.iter().map(|(_, _, own, _)| known_in_flight(engine, own, now)).collect();
+    let unknown = to_claim.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let unknown: Vec<_> = unknown.map(|((_, _, own, report), _)| (&**own, report)).collect();
+    let batch_replies = match (engine.store.capabilities().batch, &unknown[..]) {
+        (Some(batch), [(_, report), _, ..]) => {
+            let requests: Vec<_> = unknown.iter().map(|(own, _)| own.request.clone()).collect();
+            let pending: Vec<_> = unknown.iter().map(|(own, _)| pending_claim(engine, own, now)).collect();
             let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
             let replies = engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default();
-            if let [(.., report), ..] = &to_claim[..] {
-                report_batch_claim(report, now, &replies);
-            }
-            Some(replies)
+            report_batch_claim(report, now, &replies);
+            let replies = replies.into_iter().map(Some).chain(repeat_with(|| None));
+            Some(replies.zip(pending))
         }
         _ => None,
     };
     let batched = batch_replies.is_some();
     let mut batch_replies = batch_replies.into_iter().flatten();
-    let claims = to_claim.into_iter().zip(guards).map(|((index, item, prepared, mut report), guard)| {
-        let batch_reply = batch_replies.next();
+    let claims = to_claim.into_iter().zip(guards).zip(known).map(|(((index, item, prepared, mut report), guard), known)| {
+        let batch_reply = if known.is_none() { batch_replies.next() } else { None };
+        let (batch_reply, pending) = batch_reply.unwrap_or_default();
         async move {
-            let reply = match batch_reply {
-                Some(Ok(answer)) if answer != Claim::InFlight(InFlight::Busy) => {
+            let reply = match (known, batch_reply) {
+                (Some(known), _) => ClaimReply::known(sent, &known),
+                (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
                     report.claim_answered();
-                    ClaimReply { sent, is_ambiguous: false, answer: Ok(answer) }
+                    ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())
                 }
-                batch_reply => {
+                (None, batch_reply) => {
+                    // Ended first: a call never waits for its own mark.
+                    drop(pending);
                     if let Some(Err(error)) = &batch_reply {
                         report.event(&Event::StoreFailed { step: "claim", error });
                     }
@@ -216,6 +224,18 @@ async fn send_claims<'e, T>(
         }
     });
     join_all(claims).await
+}
+
+fn known_in_flight(engine: &Engine, prepared: &Prepared, now: Instant) -> Option<KnownInFlight> {
+    prepared.in_flight_keys(engine)?.in_flight(&prepared.request, now)
+}
+
+/// Marks the key as claimed, so that equal calls of this executor wait for the answer.
+fn pending_claim(engine: &Engine, prepared: &Prepared, now: Instant) -> Option<PendingClaim> {
+    match prepared.in_flight_keys(engine)?.look_up(&prepared.request, now) {
+        Lookup::Ask(pending) => pending,
+        Lookup::InFlight(_) | Lookup::Claimed(_) => None,
+    }
 }
 
 /// Reports the call that claims a batch, as a call of the batch's first run.

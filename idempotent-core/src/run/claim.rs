@@ -9,19 +9,44 @@ use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::clock::{later, pause};
 use crate::context::TaskContext;
-use crate::engine::{DrainPhase, Engine, no_answer};
+use crate::engine::{DrainPhase, Engine, InFlightKeys, KnownInFlight, Lookup, PendingClaim, no_answer};
 use crate::lease::LeaseTiming;
 use crate::ordering::{after, sequence};
 use crate::policy::OnInFlight;
-use crate::{Claim, ClaimHandle, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreErrorKind};
+use crate::{Claim, ClaimHandle, ClaimRequest, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreErrorKind};
 
-/// A store's answer to a claim.
+/// An answer to a claim, by the store or from the keys known to be in flight.
 pub(super) struct ClaimReply {
     /// An instant no later than the start of the grant's lease, if the key was granted.
     pub(super) sent: Instant,
     /// True if a copy of the claim was sent whose result is unknown.
     pub(super) is_ambiguous: bool,
     pub(super) answer: Result<Claim, StoreError>,
+    /// True if the store was not asked.
+    is_known: bool,
+    /// The mark of a granted claim. Equal calls wait until the run is registered.
+    pending: Option<PendingClaim>,
+}
+
+impl ClaimReply {
+    pub(super) fn new(sent: Instant, is_ambiguous: bool, answer: Result<Claim, StoreError>) -> Self {
+        Self { sent, is_ambiguous, answer, is_known: false, pending: None }
+    }
+
+    /// Creates the reply to a call whose key is known to be in flight.
+    pub(super) fn known(now: Instant, known: &KnownInFlight) -> Self {
+        Self { is_known: true, ..Self::new(now, false, Ok(Claim::InFlight(known.in_flight))) }
+    }
+
+    /// Notes the answer for equal calls of this executor.
+    pub(super) fn noted(mut self, pending: Option<PendingClaim>, request: &ClaimRequest, now: Instant) -> Self {
+        match (&self.answer, pending) {
+            (Ok(Claim::Acquired(_)), pending) => self.pending = pending,
+            (Ok(Claim::InFlight(in_flight)), Some(pending)) => pending.answered(request, *in_flight, now),
+            _ => {}
+        }
+        self
+    }
 }
 
 /// The pauses between retries of a claim without an answer. All copies carry the same owner token, so the store grants
@@ -95,7 +120,10 @@ pub(super) fn handle_reply<'e>(
             report.record_grant(&grant);
             let now = engine.clock.now();
             let lease = new_lease(engine, &prepared, grant, context, report, (reply.sent, now));
-            Ok(Attempt::new(engine, prepared, lease, guard, now))
+            let attempt = Attempt::new(engine, prepared, lease, guard, now);
+            // From here on, equal calls find the run.
+            drop(reply.pending);
+            Ok(attempt)
         }
         answer => {
             if let Ok(Claim::Consumed(consumed)) = &answer {
@@ -152,13 +180,60 @@ pub(super) fn send_claim(
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
     async move {
+        // A repeated claim may have been granted, so only the store can answer it.
+        if let Some(keys) = prepared.in_flight_keys(engine).filter(|_| ambiguous_since.is_none()) {
+            return Box::pin(claim_once(engine, keys, prepared, report, ambiguous_since, (deadline, began))).await;
+        }
+        ask_store(engine, prepared, report, ambiguous_since, deadline, began).await
+    }
+}
+
+/// Answers a call whose key is known to be in flight, and otherwise sends its claim. If another call has sent a claim of
+/// this key, waits for the answer first, for at most the interval between claims.
+async fn claim_once(
+    engine: &Engine,
+    keys: &Arc<InFlightKeys>,
+    prepared: &Prepared,
+    report: &Report<'_>,
+    ambiguous_since: &mut Option<Instant>,
+    (deadline, mut began): (Option<Instant>, Instant),
+) -> ClaimReply {
+    let request = &prepared.request;
+    let mut found = keys.look_up(request, began);
+    if let Lookup::Claimed(answered) = found {
+        let until = later(began, keys.interval());
+        tokio::select! {
+            biased;
+            () = answered => {}
+            () = engine.clock.sleep_until(deadline.map_or(until, |deadline| deadline.min(until))) => {}
+        }
+        began = engine.clock.now();
+        found = keys.look_up(request, began);
+    }
+    let pending = match found {
+        Lookup::InFlight(known) => return ClaimReply::known(began, &known),
+        Lookup::Claimed(_) => None,
+        Lookup::Ask(pending) => pending,
+    };
+    let reply = ask_store(engine, prepared, report, ambiguous_since, deadline, began).await;
+    reply.noted(pending, request, engine.clock.now())
+}
+
+/// Sends a claim to the store, with the retries of [`send_claim`].
+fn ask_store(
+    engine: &Engine,
+    prepared: &Prepared,
+    report: &Report<'_>,
+    ambiguous_since: &mut Option<Instant>,
+    deadline: Option<Instant>,
+    began: Instant,
+) -> impl Future<Output = ClaimReply> {
+    async move {
         match try_claim(engine, prepared, report, deadline, began).await {
             answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
                 Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
             }
-            answer => {
-                ClaimReply { sent: ambiguous_since.unwrap_or(began), is_ambiguous: ambiguous_since.is_some(), answer }
-            }
+            answer => ClaimReply::new(ambiguous_since.unwrap_or(began), ambiguous_since.is_some(), answer),
         }
     }
 }
@@ -211,11 +286,7 @@ async fn retry_claim(
             Some(rest) if is_retryable && !late => pause(&*engine.clock, rest).await,
             _ => {
                 // A late copy of an earlier try may have been granted before the last one was sent.
-                return ClaimReply {
-                    sent: ambiguous_since.unwrap_or(began),
-                    is_ambiguous: ambiguous_since.is_some(),
-                    answer,
-                };
+                return ClaimReply::new(ambiguous_since.unwrap_or(began), ambiguous_since.is_some(), answer);
             }
         }
         sent = engine.clock.now();
@@ -237,6 +308,18 @@ async fn wait_for_run(
     // A nested run may continue for as long as its outer run.
     let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
+        if ambiguous_since.is_none()
+            && prepared.in_flight_keys(engine).is_some()
+            && let Some((known, settled)) = engine.watch_known(&prepared.request)
+        {
+            reply = ClaimReply::known(engine.clock.now(), &known);
+            in_flight = known.in_flight;
+            if engine.clock.now() >= deadline || engine.drain.has_reached(phase) {
+                return reply;
+            }
+            engine.wait_for_known((known, settled), deadline, phase).await;
+            continue;
+        }
         // Watching starts before the next claim, so that no settlement in between is missed.
         let settled = engine.watch(&prepared.request.key);
         // A late copy of an answered claim may be granted during the wait. The next claim must not take that old grant for its own.
@@ -257,7 +340,11 @@ async fn wait_for_run(
         if is_over {
             return reply;
         }
-        engine.wait_for_settlement(settled, in_flight, deadline, phase).await;
+        if reply.is_known {
+            // The answer may be older than the watch, which then misses the settlement.
+            continue;
+        }
+        engine.wait_for_settlement(&prepared.request.key, settled, in_flight, deadline, phase).await;
     }
 }
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, InFlightKeys};
 use crate::ordering::SequencePosition;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::TransactionalRun;
@@ -47,6 +47,12 @@ impl Prepared {
     /// Returns the store that claims, completes and releases the run.
     pub(crate) fn store<'s>(&'s self, engine: &'s Engine) -> &'s dyn Store {
         self.transaction_store.as_deref().map_or(&*engine.store, |own| own)
+    }
+
+    /// Returns the keys that the executor knows to be in flight, if this call may be answered from them. A call with an
+    /// order or a transaction asks the store, which decides together with more than the record of the key.
+    pub(crate) fn in_flight_keys<'e>(&self, engine: &'e Engine) -> Option<&'e Arc<InFlightKeys>> {
+        engine.in_flight_keys.as_ref().filter(|_| self.ordering.is_none() && self.transaction_store.is_none())
     }
 
     /// Describes the predecessor for operators. Names only the visible part of keys, and no part of an identity.

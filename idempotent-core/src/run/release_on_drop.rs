@@ -106,6 +106,7 @@ impl Drop for ReleaseOnDrop<'_> {
                     store.release(&held, &release).await
                 };
                 let _ = before(clock, later(clock.now(), lease), freed).await;
+                engine.forget_answer(&held.key);
                 engine.waiters.wake(held.key.hash());
             });
         }

@@ -4,6 +4,7 @@ mod batch_claims;
 mod batch_completion;
 mod batches;
 mod chaos;
+mod claim_interval;
 mod clocks;
 mod draining;
 mod edges;
