@@ -27,6 +27,7 @@ impl Plan {
         plan.deliveries = deliveries(&plan, &mut fork(seed, 2));
         plan.mischief = mischief(&plan, &mut fork(seed, 3));
         plan.faults = faults(&plan, &mut fork(seed, 4));
+        add_claim_intervals(&mut plan.workers, &mut fork(seed, 5));
         plan
     }
 }
@@ -58,6 +59,17 @@ fn terms(dice: &mut Dice, lease_ms: u64, release_on_cancel: bool, unprotected: b
         finish: dice.percent(40),
         release_on_cancel,
         unprotected,
+        claim_interval_ms: 0,
+    }
+}
+
+/// Sets the interval between claims of a key in flight for some workers of some plans.
+fn add_claim_intervals(workers: &mut [Terms], dice: &mut Dice) {
+    let share = dice.pick(&[0, 0, 50, 100]);
+    for terms in workers {
+        if dice.percent(share) {
+            terms.claim_interval_ms = dice.pick(&[10, 100, 1_000]);
+        }
     }
 }
 

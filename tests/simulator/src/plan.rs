@@ -62,6 +62,8 @@ pub struct Terms {
     pub release_on_cancel: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     pub unprotected: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub claim_interval_ms: u64,
 }
 
 /// A message, delivered until it is settled.

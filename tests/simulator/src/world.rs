@@ -138,6 +138,7 @@ impl World {
             .clock(Arc::new(clock.clone()))
             .entropy(Arc::new(SeededEntropy::new(dice.roll())))
             .observer(ear.clone())
+            .claim_interval(Duration::from_millis(self.plan.workers[place].claim_interval_ms))
             .policy(Scene::Rest, self.plan.workers[place].policy())
             .build()
             .ok()?;
