@@ -23,6 +23,7 @@ mod report;
 #[path = "../core/rounds.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod rounds;
+mod routing;
 mod sql;
 mod traffic;
 
@@ -38,6 +39,7 @@ fn main() {
     let is_full = std::env::args().any(|argument| argument == "--full");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(memory::all(&report));
+    runtime.block_on(routing::all(&report, is_full));
     cycles::all(&report, is_full, &runtime);
     traffic::all(&report, &runtime);
     runtime.block_on(sql::all(&report));

@@ -2,7 +2,9 @@
 //!
 //! The cache holds only keys that stay consumed for their retention, never keys in flight or absent keys. Other
 //! processes announce forgotten keys over pub/sub. Without a subscription the cache stays empty. No entry is older than
-//! [`CacheOptions::max_age`].
+//! [`CacheOptions::max_age`]. Keys without a result and a fingerprint are in a compact table.
+pub(crate) mod compact;
+
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -12,13 +14,18 @@ use std::time::{Duration, Instant};
 use idempotent_core::{Claim, ClaimRequest, Clock, Consumed, FencingToken, Fingerprint, Key};
 use quick_cache::Weighter;
 
+use self::compact::{CompactEntry, CompactTable};
 use crate::record::LONGEST;
 
 /// Limits for the cache of consumed keys in a process. See `RedisStoreBuilder::cache`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// Maximum number of keys without a result. Default: 100,000.
+    /// Maximum number of keys without a result. Keys with a known fingerprint count apart, up to the same number.
+    /// Default: 100,000.
+    ///
+    /// A key takes 28 bytes, and one with a fingerprint about 96 bytes. The memory for keys without a fingerprint is
+    /// allocated with the first of them.
     pub keys: usize,
     /// Additional memory for results, in bytes. Default: 16 MiB.
     pub result_bytes: usize,
@@ -84,14 +91,63 @@ impl Hasher for KeyHasher {
 
 type EntryMap = quick_cache::sync::Cache<u128, CacheEntry, EntryWeighter, BuildHasherDefault<KeyHasher>>;
 
+/// The cached keys, each in one of both forms.
+struct CachedKeys {
+    /// The keys without a result and without a known fingerprint.
+    compact: CompactTable,
+    whole: EntryMap,
+}
+
+impl CachedKeys {
+    fn get(&self, hash: u128, now: Instant) -> Option<CacheEntry> {
+        if let Some(CompactEntry { fencing, has_no_fingerprint }) = self.compact.get(hash, now) {
+            let payload =
+                if has_no_fingerprint { PayloadKnowledge::Known(None) } else { PayloadKnowledge::Unknown };
+            return Some(CacheEntry { fencing, payload, value: None, until: now });
+        }
+        self.whole.get(&hash).filter(|entry| entry.until > now)
+    }
+
+    fn insert(&self, hash: u128, entry: CacheEntry) {
+        let has_no_fingerprint = match entry.payload {
+            PayloadKnowledge::Known(Some(_)) => None,
+            PayloadKnowledge::Known(None) => Some(true),
+            PayloadKnowledge::Unknown => Some(false),
+        };
+        match has_no_fingerprint.filter(|_| entry.value.is_none()) {
+            Some(has_no_fingerprint)
+                if self.compact.insert(hash, CompactEntry { fencing: entry.fencing, has_no_fingerprint }, entry.until) =>
+            {
+                drop(self.whole.remove(&hash));
+            }
+            _ => {
+                self.compact.remove(hash);
+                self.whole.insert(hash, entry);
+            }
+        }
+    }
+
+    fn remove(&self, hash: u128) {
+        self.compact.remove(hash);
+        drop(self.whole.remove(&hash));
+    }
+
+    fn clear(&self) {
+        self.compact.clear();
+        self.whole.clear();
+    }
+}
+
 pub(crate) struct ConsumedCache {
-    entries: Option<EntryMap>,
+    entries: Option<CachedKeys>,
     options: CacheOptions,
     clock: Arc<dyn Clock>,
     /// Number of connections that receive notifications.
     listeners: AtomicUsize,
     /// Rises with each event that may invalidate a reply in flight.
     generation: AtomicU64,
+    /// Number of claims that the cache has answered.
+    hits: AtomicU64,
 }
 
 /// The state of the cache when a request was sent. The reply is cached only if no key was forgotten in the meantime.
@@ -106,10 +162,12 @@ impl ConsumedCache {
         let entries = options.filter(|options| options.keys > 0).map(|options| {
             let bytes = options.keys.saturating_mul(ENTRY).saturating_add(options.result_bytes);
             let lifecycle = quick_cache::sync::DefaultLifecycle::default();
-            EntryMap::with(options.keys, bytes as u64, EntryWeighter, BuildHasherDefault::default(), lifecycle)
+            let whole =
+                EntryMap::with(options.keys, bytes as u64, EntryWeighter, BuildHasherDefault::default(), lifecycle);
+            CachedKeys { compact: CompactTable::new(options.keys, clock.now()), whole }
         });
-        let (listeners, generation) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { entries, options: options.unwrap_or_default(), clock, listeners, generation }
+        let (listeners, generation, hits) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { entries, options: options.unwrap_or_default(), clock, listeners, generation, hits }
     }
 
     /// Returns whether the cache is enabled, so that replies should include the remaining retention.
@@ -124,15 +182,16 @@ impl ConsumedCache {
 
     /// Returns the reply to a claim if the cache knows it.
     pub(crate) fn lookup(&self, request: &ClaimRequest) -> Option<Claim> {
-        let entry = self.entries.as_ref()?.get(&request.key.hash())?;
+        let entry = self.entries.as_ref()?.get(request.key.hash(), self.clock.now())?;
         let agrees = match (entry.payload, request.fingerprint) {
             (_, None) | (PayloadKnowledge::Known(None), _) => true,
             (PayloadKnowledge::Known(Some(kept)), Some(new)) => kept == new,
             (PayloadKnowledge::Unknown, Some(_)) => return None,
         };
-        if self.listeners.load(Ordering::Acquire) == 0 || entry.until <= self.clock.now() {
+        if self.listeners.load(Ordering::Acquire) == 0 {
             return None;
         }
+        self.hits.fetch_add(1, Ordering::Relaxed);
         Some(if agrees {
             Claim::Consumed(Consumed { fencing: entry.fencing, value: entry.value })
         } else {
@@ -159,7 +218,7 @@ impl ConsumedCache {
         entries.insert(key.hash(), entry);
         // Checked after the insertion, so that a concurrent `forget` finds the entry.
         if self.generation.load(Ordering::Acquire) != generation.generation {
-            entries.remove(&key.hash());
+            entries.remove(key.hash());
         }
     }
 
@@ -168,7 +227,7 @@ impl ConsumedCache {
         let Some(entries) = &self.entries else { return };
         self.generation.fetch_add(1, Ordering::AcqRel);
         match std::str::from_utf8(key).ok().and_then(Key::from_text) {
-            Some(key) => drop(entries.remove(&key.hash())),
+            Some(key) => entries.remove(key.hash()),
             None => entries.clear(),
         }
     }
@@ -192,7 +251,12 @@ impl ConsumedCache {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.as_ref().map_or(0, quick_cache::sync::Cache::len)
+        self.entries.as_ref().map_or(0, |entries| entries.compact.len() + entries.whole.len())
+    }
+
+    /// Returns the number of claims that the cache has answered.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
     }
 }
 
@@ -202,5 +266,69 @@ impl fmt::Debug for ConsumedCache {
             .field("on", &self.is_enabled())
             .field("keys", &self.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_core::{Identity, Scene, SystemClock};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn request(fingerprint: Option<Fingerprint>) -> ClaimRequest {
+        let key = Identity::new(Scene::Mq, "work", "k").key("tests").unwrap();
+        ClaimRequest { fingerprint, ..ClaimRequest::new(key).unwrap() }
+    }
+
+    fn consumed(fencing: u64, value: Option<&[u8]>) -> Consumed {
+        Consumed { fencing: FencingToken(fencing), value: value.map(Arc::from) }
+    }
+
+    #[test]
+    fn the_latest_form_of_a_key_replaces_the_other_form() {
+        let cache = ConsumedCache::new(Some(CacheOptions::default()), Arc::new(SystemClock::new()));
+        cache.set_listening(true);
+        let [one, two] = ["1", "2"].map(|payload| Some(Fingerprint::of_bytes(payload)));
+        let ask = |fingerprint| cache.lookup(&request(fingerprint));
+        let key = request(None).key;
+        for (number, payload, value, with_one, with_two) in [
+            (1, PayloadKnowledge::Known(one), None, true, false),
+            (2, PayloadKnowledge::Known(None), None, true, true),
+            (3, PayloadKnowledge::Known(None), Some(&b"result"[..]), true, true),
+            (4, PayloadKnowledge::Known(None), None, true, true),
+        ] {
+            let kept = consumed(number, value);
+            cache.insert(&key, cache.generation(), HOUR, payload, &kept);
+            assert_eq!((cache.len(), ask(None)), (1, Some(Claim::Consumed(kept.clone()))));
+            let answer = |agrees| Some(if agrees { Claim::Consumed(kept.clone()) } else { Claim::Mismatch });
+            assert_eq!((ask(one), ask(two)), (answer(with_one), answer(with_two)), "{payload:?}");
+        }
+        cache.insert(&key, cache.generation(), HOUR, PayloadKnowledge::Unknown, &consumed(5, None));
+        assert_eq!((ask(None), ask(one)), (Some(Claim::Consumed(consumed(5, None))), None));
+        assert_eq!(cache.hits(), 13);
+    }
+
+    #[test]
+    fn both_forms_are_removed_by_a_forgotten_key_and_by_a_lost_connection() {
+        for value in [None, Some(&b"result"[..])] {
+            let cache = ConsumedCache::new(Some(CacheOptions::default()), Arc::new(SystemClock::new()));
+            cache.set_listening(true);
+            let key = request(None).key;
+            let known = PayloadKnowledge::Known(None);
+            let insert = |generation| cache.insert(&key, generation, HOUR, known, &consumed(1, value));
+            insert(cache.generation());
+            let before = cache.generation();
+            cache.forget(key.as_str().as_bytes());
+            assert_eq!(cache.len(), 0);
+            insert(before);
+            assert_eq!(cache.len(), 0, "the reply is older than the notification");
+            insert(cache.generation());
+            cache.set_listening(true);
+            cache.set_listening(false);
+            assert_eq!((cache.len(), cache.lookup(&request(None))), (0, None));
+        }
     }
 }

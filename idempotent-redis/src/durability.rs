@@ -140,6 +140,8 @@ pub struct RedisCounts {
     pub completions_not_replicated: u64,
     /// Calls that a cluster node redirected to another node (`MOVED`, `ASK`).
     pub redirections: u64,
+    /// Claims that the cache of consumed keys answered without a command.
+    pub cache_hits: u64,
 }
 
 /// The counters that make up [`RedisCounts`].
@@ -151,12 +153,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn read(&self) -> RedisCounts {
+    pub(crate) fn read(&self, cache_hits: u64) -> RedisCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RedisCounts {
             claims_not_replicated: read(&self.claims),
             completions_not_replicated: read(&self.completions),
             redirections: read(&self.redirections),
+            cache_hits,
         }
     }
 }

@@ -28,3 +28,9 @@ pub use self::store::RedisStore;
 pub use self::store::builder::RedisStoreBuilder;
 pub use self::store::memory::RedisMemory;
 pub use self::store::tier::RedisTier;
+
+/// The parts that the benchmarks measure alone.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::cache::compact::{CompactEntry, CompactTable};
+}

@@ -161,7 +161,7 @@ impl RedisStore {
     /// Returns counters of this store's events in this process since the store was created.
     #[must_use]
     pub fn counts(&self) -> RedisCounts {
-        self.0.counters.read()
+        self.0.counters.read(self.0.hub.cache.hits())
     }
 
     async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {

@@ -40,7 +40,8 @@ pub(crate) const DELIVERY: Bench =
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 pub(crate) const OPERATE: Bench = Bench { name: "operate", package: "idempotent-operate-bench", targets: &["operate"] };
 pub(crate) const GROWTH: Bench = Bench { name: "growth", package: "idempotent-growth-bench", targets: &["growth"] };
-pub(crate) const SCALE: Bench = Bench { name: "scale", package: "idempotent-scale-bench", targets: &["scale"] };
+pub(crate) const SCALE: Bench =
+    Bench { name: "scale", package: "idempotent-scale-bench", targets: &["scale", "compact_cache"] };
 pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
 
 /// The figures that `idempotent plan` calculates with: a copy of the figures of [`SCALE`], as a package contains only its own folder.

@@ -29,6 +29,7 @@ async fn a_duplicate_of_this_processs_key_costs_no_command() {
     let batch = store.claim_all(&[ask("k", 3), ask("k", 4)]).await;
     assert!(batch.into_iter().all(|claim| is_consumed(&claim.unwrap(), Some(b"result"))));
     assert_eq!(calls(&server, "evalsha"), before);
+    assert_eq!(store.counts().cache_hits, 102);
 }
 
 #[tokio::test]

@@ -96,6 +96,8 @@ catalogue! {
         "Writes that too few replicas acknowledged in time.";
     REDIRECTIONS "idempotent_store_redirections_total" Counter, COUNT, ["store"],
         "Calls that a node of a cluster redirected.";
+    CACHE_HITS "idempotent_store_cache_hits_total" Counter, COUNT, ["store"],
+        "Claims that the cache of consumed keys answered without a command.";
     EVICTED_KEYS "idempotent_store_evicted_keys" Gauge, COUNT, ["store"],
         "Keys that the servers have evicted since the store was opened.";
     CONSUMER_DELIVERIES "idempotent_consumer_deliveries_total" Counter, COUNT, ["group", "end"],

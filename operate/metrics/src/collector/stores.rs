@@ -17,12 +17,18 @@ impl MetricsCollector {
         self.add(TierSource { name, store: store.clone(), totals })
     }
 
-    /// Adds a Redis store: writes that were not replicated, redirections, and evicted keys.
+    /// Adds a Redis store: writes that were not replicated, redirections, hits of the cache, and evicted keys.
     #[cfg(feature = "redis")]
     pub fn redis(self, name: impl Into<String>, store: &idempotent_redis::RedisStore) -> Self {
         let name = name.into();
         let lost = |operation| self.recording.counter(&catalogue::NOT_REPLICATED, &[&name, operation]);
-        let totals = [lost("claim"), lost("complete"), self.recording.counter(&catalogue::REDIRECTIONS, &[&name])];
+        let counter = |metric| self.recording.counter(metric, &[&name]);
+        let totals = [
+            lost("claim"),
+            lost("complete"),
+            counter(&catalogue::REDIRECTIONS),
+            counter(&catalogue::CACHE_HITS),
+        ];
         self.add(RedisSource { totals: totals.map(FollowedTotal::new), name, store: store.clone() })
     }
 }
@@ -53,7 +59,7 @@ impl Source for TierSource {
 struct RedisSource {
     name: String,
     store: idempotent_redis::RedisStore,
-    totals: [FollowedTotal; 3],
+    totals: [FollowedTotal; 4],
 }
 
 #[cfg(feature = "redis")]
@@ -65,7 +71,12 @@ impl Source for RedisSource {
 
     async fn read(&mut self, recording: &Recording) -> bool {
         let counts = self.store.counts();
-        let counts = [counts.claims_not_replicated, counts.completions_not_replicated, counts.redirections];
+        let counts = [
+            counts.claims_not_replicated,
+            counts.completions_not_replicated,
+            counts.redirections,
+            counts.cache_hits,
+        ];
         self.totals.iter_mut().zip(counts).for_each(|(total, count)| total.follow(count));
         let Ok(evicted) = self.store.evicted_keys().await else { return false };
         recording.gauge(&catalogue::EVICTED_KEYS, &[&self.name]).set(evicted as f64);

@@ -18,6 +18,7 @@ async fn a_redis_store_and_a_delay_queue_are_read() {
     assert_eq!(world.value("idempotent_store_evicted_keys", &["store=\"orders\""]), Some(0.0));
     assert_eq!(world.value("idempotent_store_not_replicated_total", &["operation=\"claim\""]), Some(0.0));
     assert_eq!(world.value("idempotent_store_redirections_total", &["store=\"orders\""]), Some(0.0));
+    assert_eq!(world.value("idempotent_store_cache_hits_total", &["store=\"orders\""]), Some(0.0));
     let sizes = ["ready", "waiting", "in_flight", "dead"]
         .map(|state| world.value("idempotent_delay_messages", &["queue=\"reminders\"", &format!("state=\"{state}\"")]));
     assert_eq!(sizes, [Some(1.0), Some(0.0), Some(0.0), Some(0.0)]);
