@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use self::deadlines::{DeadlineGuard, Deadlines};
 use self::deferrals::Deferrals;
 pub(crate) use self::drain_state::{DrainPhase, DrainState};
-pub(crate) use self::in_flight_keys::{HeldKey, InFlightKeys, KnownInFlight, Lookup, PendingClaim};
+pub(crate) use self::in_flight_keys::{HeldKey, InFlightKeys, KeyLookup, KnownInFlight, PendingClaim};
 use self::policies::PolicyTable;
 use self::waiting::MAX_WAITERS;
 use crate::backoff::delay;

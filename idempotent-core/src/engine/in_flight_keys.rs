@@ -47,7 +47,7 @@ pub(crate) struct KnownInFlight {
 }
 
 /// The next step of a call with a key.
-pub(crate) enum Lookup {
+pub(crate) enum KeyLookup {
     /// The key is in flight.
     InFlight(KnownInFlight),
     /// Another call waits for the answer of the store. The future ends with that answer.
@@ -72,24 +72,24 @@ impl InFlightKeys {
     }
 
     /// Returns the next step of a call, and marks its key as claimed if the call has to ask the store.
-    pub(crate) fn look_up(self: &Arc<Self>, request: &ClaimRequest, now: Instant) -> Lookup {
+    pub(crate) fn look_up(self: &Arc<Self>, request: &ClaimRequest, now: Instant) -> KeyLookup {
         let hash = request.key.hash();
         let mut table = self.table();
         match table.keys.get(&hash) {
-            Some(KnownKey::Claimed) => return Lookup::Claimed(self.awaiting.watch(hash)),
+            Some(KnownKey::Claimed) => return KeyLookup::Claimed(self.awaiting.watch(hash)),
             Some(known) => {
                 if let Some(answer) = known.in_flight(request, now) {
-                    return Lookup::InFlight(answer);
+                    return KeyLookup::InFlight(answer);
                 }
                 // Only the store may compare payloads.
                 if matches!(known, KnownKey::Held { lease, .. } if !lease.is_lost_at(now)) {
-                    return Lookup::Ask(None);
+                    return KeyLookup::Ask(None);
                 }
             }
             None => {}
         }
         table.keys.insert(hash, KnownKey::Claimed);
-        Lookup::Ask(Some(PendingClaim { known: self.clone(), hash }))
+        KeyLookup::Ask(Some(PendingClaim { known: self.clone(), hash }))
     }
 
     /// Records a run of this executor, until the returned value is dropped.
@@ -114,9 +114,10 @@ impl InFlightKeys {
         }
     }
 
-    /// Removes the answer of the store after a settlement of the key.
+    /// Removes the answer of the store after a settlement of the key. The answer to a pending claim may be older than the
+    /// settlement, so it is not noted.
     pub(crate) fn forget_answer(&self, key: &Key) {
-        self.remove_if(key.hash(), |known| matches!(known, KnownKey::Answered { .. }));
+        self.remove_if(key.hash(), |known| matches!(known, KnownKey::Answered { .. } | KnownKey::Claimed));
     }
 
     fn remove_if(&self, hash: u128, is_old: impl FnOnce(&KnownKey) -> bool) {
@@ -202,8 +203,8 @@ mod tests {
 
     fn ask(keys: &Arc<InFlightKeys>, name: &str, now: Instant) -> PendingClaim {
         match keys.look_up(&request(name), now) {
-            Lookup::Ask(Some(pending)) => pending,
-            Lookup::Ask(None) | Lookup::Claimed(_) | Lookup::InFlight(_) => panic!("`{name}` is known"),
+            KeyLookup::Ask(Some(pending)) => pending,
+            KeyLookup::Ask(None) | KeyLookup::Claimed(_) | KeyLookup::InFlight(_) => panic!("`{name}` is known"),
         }
     }
 
@@ -228,10 +229,19 @@ mod tests {
     fn a_claim_without_a_noted_answer_leaves_no_entry() {
         let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
         let pending = ask(&keys, "a", now);
-        assert!(matches!(keys.look_up(&request("a"), now), Lookup::Claimed(_)));
+        assert!(matches!(keys.look_up(&request("a"), now), KeyLookup::Claimed(_)));
         drop(pending);
         assert!(keys.table().keys.is_empty());
         drop(ask(&keys, "a", now));
+    }
+
+    #[test]
+    fn an_answer_that_may_be_older_than_a_settlement_is_not_noted() {
+        let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+        let pending = ask(&keys, "a", now);
+        keys.forget_answer(&request("a").key);
+        pending.answered(&request("a"), LEASED, now);
+        assert_eq!(keys.in_flight(&request("a"), now), None);
     }
 
     #[test]

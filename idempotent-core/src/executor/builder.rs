@@ -85,7 +85,7 @@ impl ExecutorBuilder {
     ///
     /// While this executor runs a key, a duplicate is deferred, or waits if the policy says so, without a claim. After
     /// the store has answered that another process runs the key, this answer counts for the interval, until this
-    /// executor hears of the settlement. An executor whose own lease may have ended asks the store, as do calls with
+    /// executor learns of the settlement. An executor whose own lease may have ended asks the store, as do calls with
     /// another payload, with an order, or in a transaction.
     ///
     /// A duplicate may therefore be deferred for up to this interval after another process has settled its key. After

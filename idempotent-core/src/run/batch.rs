@@ -20,7 +20,7 @@ use super::prepared::Prepared;
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::context::TaskContext;
-use crate::engine::{Engine, KnownInFlight, Lookup, PendingClaim, no_answer};
+use crate::engine::{Engine, KeyLookup, KnownInFlight, PendingClaim, no_answer};
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
@@ -233,8 +233,8 @@ fn known_in_flight(engine: &Engine, prepared: &Prepared, now: Instant) -> Option
 /// Marks the key as claimed, so that equal calls of this executor wait for the answer.
 fn pending_claim(engine: &Engine, prepared: &Prepared, now: Instant) -> Option<PendingClaim> {
     match prepared.in_flight_keys(engine)?.look_up(&prepared.request, now) {
-        Lookup::Ask(pending) => pending,
-        Lookup::InFlight(_) | Lookup::Claimed(_) => None,
+        KeyLookup::Ask(pending) => pending,
+        KeyLookup::InFlight(_) | KeyLookup::Claimed(_) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::clock::{later, pause};
 use crate::context::TaskContext;
-use crate::engine::{DrainPhase, Engine, InFlightKeys, KnownInFlight, Lookup, PendingClaim, no_answer};
+use crate::engine::{DrainPhase, Engine, InFlightKeys, KeyLookup, KnownInFlight, PendingClaim, no_answer};
 use crate::lease::LeaseTiming;
 use crate::ordering::{after, sequence};
 use crate::policy::OnInFlight;
@@ -200,7 +200,7 @@ async fn claim_once(
 ) -> ClaimReply {
     let request = &prepared.request;
     let mut found = keys.look_up(request, began);
-    if let Lookup::Claimed(answered) = found {
+    if let KeyLookup::Claimed(answered) = found {
         let until = later(began, keys.interval());
         tokio::select! {
             biased;
@@ -211,9 +211,9 @@ async fn claim_once(
         found = keys.look_up(request, began);
     }
     let pending = match found {
-        Lookup::InFlight(known) => return ClaimReply::known(began, &known),
-        Lookup::Claimed(_) => None,
-        Lookup::Ask(pending) => pending,
+        KeyLookup::InFlight(known) => return ClaimReply::known(began, &known),
+        KeyLookup::Claimed(_) => None,
+        KeyLookup::Ask(pending) => pending,
     };
     let reply = ask_store(engine, prepared, report, ambiguous_since, deadline, began).await;
     reply.noted(pending, request, engine.clock.now())

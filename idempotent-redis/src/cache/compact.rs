@@ -10,21 +10,21 @@ const WAYS: usize = 16;
 const SHARDS: usize = 16;
 /// The unit of the end of an entry, rounded down.
 const TICK: Duration = Duration::from_millis(10);
-/// The bit beside the fencing number that is set if the call had no fingerprint. A fencing number has 53 bits.
+/// The highest bit of a stored fencing number, which is set if the call had no fingerprint. A fencing number has 53 bits.
 const NO_FINGERPRINT: u64 = 1 << 63;
 
 /// A key without a result: its hash, and what a duplicate has to know.
 ///
 /// The parts have four bytes each, so that a slot has no padding.
 #[derive(Clone, Copy)]
-struct Slot {
+struct TableSlot {
     hash: [u32; 4],
     fencing: [u32; 2],
     /// The end of the entry, in ticks since the table was created. 0 in a free slot.
     end: u32,
 }
 
-const FREE: Slot = Slot { hash: [0; 4], fencing: [0; 2], end: 0 };
+const FREE: TableSlot = TableSlot { hash: [0; 4], fencing: [0; 2], end: 0 };
 
 /// A bounded table of consumed keys. A full bucket replaces the entry that ends first.
 pub struct CompactTable {
@@ -32,7 +32,7 @@ pub struct CompactTable {
     ways: usize,
     buckets: usize,
     /// The buckets, dealt to the shards in turn. The slots of a shard are allocated with its first key.
-    shards: [Mutex<Vec<Slot>>; SHARDS],
+    shards: [Mutex<Vec<TableSlot>>; SHARDS],
 }
 
 /// The entry of a consumed key.
@@ -75,7 +75,7 @@ impl CompactTable {
             return false;
         };
         let fencing = if entry.has_no_fingerprint { fencing | NO_FINGERPRINT } else { fencing };
-        let slot = Slot { hash: words(hash), fencing: [(fencing >> 32) as u32, fencing as u32], end };
+        let slot = TableSlot { hash: words(hash), fencing: [(fencing >> 32) as u32, fencing as u32], end };
         let (shard, at) = self.place(hash);
         let mut slots = self.slots(shard);
         if slots.is_empty() {
@@ -129,7 +129,7 @@ impl CompactTable {
         at.saturating_duration_since(self.start).as_millis() / TICK.as_millis()
     }
 
-    fn slots(&self, shard: usize) -> MutexGuard<'_, Vec<Slot>> {
+    fn slots(&self, shard: usize) -> MutexGuard<'_, Vec<TableSlot>> {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_slot_has_28_bytes() {
-        assert_eq!(size_of::<Slot>(), 28);
+        assert_eq!(size_of::<TableSlot>(), 28);
     }
 
     #[test]
