@@ -45,7 +45,8 @@ fn main() {
     report.value(("redis", MEMORY, None), "B", bytes / table.len() as f64, Goal::AtMost(33.0));
 
     let (rounds, look_ups) = if report.is_tried() { (1, 1_000) } else { (ROUNDS, LOOK_UPS) };
-    let mut nanos: Vec<_> = (0..rounds).map(|round| look_up(&table, keys, round * look_ups..(round + 1) * look_ups)).collect();
+    let mut nanos: Vec<_> =
+        (0..rounds).map(|round| look_up(&table, keys, round * look_ups..(round + 1) * look_ups)).collect();
     nanos.sort_by(f64::total_cmp);
     report.value(("redis", LOOK_UP, Some(1)), "ns", nanos[nanos.len() / 2], Goal::AtMost(250.0));
 }

@@ -101,8 +101,7 @@ struct CachedKeys {
 impl CachedKeys {
     fn get(&self, hash: u128, now: Instant) -> Option<CacheEntry> {
         if let Some(CompactEntry { fencing, has_no_fingerprint }) = self.compact.get(hash, now) {
-            let payload =
-                if has_no_fingerprint { PayloadKnowledge::Known(None) } else { PayloadKnowledge::Unknown };
+            let payload = if has_no_fingerprint { PayloadKnowledge::Known(None) } else { PayloadKnowledge::Unknown };
             return Some(CacheEntry { fencing, payload, value: None, until: now });
         }
         self.whole.get(&hash).filter(|entry| entry.until > now)
@@ -116,7 +115,11 @@ impl CachedKeys {
         };
         match has_no_fingerprint.filter(|_| entry.value.is_none()) {
             Some(has_no_fingerprint)
-                if self.compact.insert(hash, CompactEntry { fencing: entry.fencing, has_no_fingerprint }, entry.until) =>
+                if self.compact.insert(
+                    hash,
+                    CompactEntry { fencing: entry.fencing, has_no_fingerprint },
+                    entry.until,
+                ) =>
             {
                 drop(self.whole.remove(&hash));
             }

@@ -1,9 +1,10 @@
 //! The keys that an executor knows to be in flight, so that their duplicates need no claim.
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::later;
+use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::Waiters;
 use crate::{ClaimRequest, Fingerprint, InFlight, Key, Lease, Watching};
 
@@ -191,6 +192,9 @@ impl Drop for HeldKey {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
+    use shuttle::future::block_on;
+    use shuttle::{check_dfs, check_random, thread};
+
     use super::*;
     use crate::{Clock, Identity, Scene, SystemClock};
 
@@ -210,50 +214,80 @@ mod tests {
 
     #[test]
     fn an_answer_counts_for_the_interval_and_at_most_for_the_lease() {
-        let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
-        ask(&keys, "a", now).answered(&request("a"), LEASED, now);
-        let known = keys.in_flight(&request("a"), now + INTERVAL / 2).unwrap();
-        let rest = Duration::from_secs(30) - INTERVAL / 2;
-        assert_eq!(known, KnownInFlight { in_flight: InFlight::Leased { rest }, ask_again: now + INTERVAL });
-        assert_eq!(keys.in_flight(&request("a"), now + INTERVAL), None);
-        let short = InFlight::Leased { rest: INTERVAL / 4 };
-        ask(&keys, "b", now).answered(&request("b"), short, now);
-        assert_eq!(keys.in_flight(&request("b"), now + INTERVAL / 4), None);
-        ask(&keys, "c", now).answered(&request("c"), InFlight::Busy, now);
-        assert_eq!(keys.in_flight(&request("c"), now).unwrap().in_flight, InFlight::Busy);
-        keys.forget_answer(&request("c").key);
-        assert_eq!(keys.in_flight(&request("c"), now), None);
+        let test = || {
+            let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+            ask(&keys, "a", now).answered(&request("a"), LEASED, now);
+            let known = keys.in_flight(&request("a"), now + INTERVAL / 2).unwrap();
+            let rest = Duration::from_secs(30) - INTERVAL / 2;
+            assert_eq!(known, KnownInFlight { in_flight: InFlight::Leased { rest }, ask_again: now + INTERVAL });
+            assert_eq!(keys.in_flight(&request("a"), now + INTERVAL), None);
+            let short = InFlight::Leased { rest: INTERVAL / 4 };
+            ask(&keys, "b", now).answered(&request("b"), short, now);
+            assert_eq!(keys.in_flight(&request("b"), now + INTERVAL / 4), None);
+            ask(&keys, "c", now).answered(&request("c"), InFlight::Busy, now);
+            assert_eq!(keys.in_flight(&request("c"), now).unwrap().in_flight, InFlight::Busy);
+            keys.forget_answer(&request("c").key);
+            assert_eq!(keys.in_flight(&request("c"), now), None);
+        };
+        check_random(test, 1);
     }
 
     #[test]
     fn a_claim_without_a_noted_answer_leaves_no_entry() {
-        let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
-        let pending = ask(&keys, "a", now);
-        assert!(matches!(keys.look_up(&request("a"), now), KeyLookup::Claimed(_)));
-        drop(pending);
-        assert!(keys.table().keys.is_empty());
-        drop(ask(&keys, "a", now));
+        let test = || {
+            let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+            let pending = ask(&keys, "a", now);
+            assert!(matches!(keys.look_up(&request("a"), now), KeyLookup::Claimed(_)));
+            drop(pending);
+            assert!(keys.table().keys.is_empty());
+            drop(ask(&keys, "a", now));
+        };
+        check_random(test, 1);
     }
 
     #[test]
     fn an_answer_that_may_be_older_than_a_settlement_is_not_noted() {
-        let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
-        let pending = ask(&keys, "a", now);
-        keys.forget_answer(&request("a").key);
-        pending.answered(&request("a"), LEASED, now);
-        assert_eq!(keys.in_flight(&request("a"), now), None);
+        let test = || {
+            let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+            let pending = ask(&keys, "a", now);
+            keys.forget_answer(&request("a").key);
+            pending.answered(&request("a"), LEASED, now);
+            assert_eq!(keys.in_flight(&request("a"), now), None);
+        };
+        check_random(test, 1);
     }
 
     #[test]
     fn old_answers_are_removed_by_a_later_answer() {
-        let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
-        for name in ["a", "b", "c"] {
-            ask(&keys, name, now).answered(&request(name), LEASED, now);
-        }
-        let later = now + CLEANING;
-        let claimed = ask(&keys, "d", later);
-        ask(&keys, "e", later).answered(&request("e"), LEASED, later);
-        assert_eq!(keys.table().keys.len(), 2, "the claimed key and the new answer");
-        drop(claimed);
+        let test = || {
+            let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+            for name in ["a", "b", "c"] {
+                ask(&keys, name, now).answered(&request(name), LEASED, now);
+            }
+            let later = now + CLEANING;
+            let claimed = ask(&keys, "d", later);
+            ask(&keys, "e", later).answered(&request("e"), LEASED, later);
+            assert_eq!(keys.table().keys.len(), 2, "the claimed key and the new answer");
+            drop(claimed);
+        };
+        check_random(test, 1);
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_claim_is_woken_in_every_order() {
+        let test = || {
+            let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
+            let call = move |keys: &Arc<InFlightKeys>| match keys.look_up(&request("a"), now) {
+                KeyLookup::Ask(Some(pending)) => pending.answered(&request("a"), LEASED, now),
+                KeyLookup::Claimed(answered) => block_on(answered),
+                KeyLookup::Ask(None) | KeyLookup::InFlight(_) => {}
+            };
+            let other = keys.clone();
+            let thread = thread::spawn(move || call(&other));
+            call(&keys);
+            thread.join().unwrap();
+            assert_eq!(keys.awaiting.waiting(), 0);
+        };
+        check_dfs(test, None);
     }
 }

@@ -45,15 +45,14 @@ impl Engine {
     }
 
     /// Waits until the key may be settled, its lease has expired, `deadline` has passed, or a drain has reached
-    /// `phase`.
+    /// `phase`. Returns true if the key may be settled.
     pub(crate) async fn wait_for_settlement(
         &self,
-        key: &Key,
         settled: Watching,
         in_flight: InFlight,
         deadline: Instant,
         phase: DrainPhase,
-    ) {
+    ) -> bool {
         let now = self.clock.now();
         let rest = match in_flight {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
@@ -63,9 +62,9 @@ impl Engine {
         let check_again = now + if notifies { rest } else { rest.min(POLL) };
         tokio::select! {
             biased;
-            () = settled => self.forget_answer(key),
-            () = self.clock.sleep_until(check_again.min(deadline)) => {}
-            () = self.drain.wait_for(phase) => {}
+            () = settled => true,
+            () = self.clock.sleep_until(check_again.min(deadline)) => false,
+            () = self.drain.wait_for(phase) => false,
         }
     }
 }

@@ -152,7 +152,8 @@ impl ExecutorBuilder {
 
     /// Builds the executor without checks. The defaults of the scenes are valid.
     pub(super) fn build_unchecked(self) -> Executor {
-        let Self { store, namespace, policies, duplicate_messages, claim_interval, clock, entropy, observer, .. } = self;
+        let Self { store, namespace, policies, duplicate_messages, claim_interval, clock, entropy, observer, .. } =
+            self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let engine = Engine::new(store, namespace, policies, duplicate_messages, clock, entropy, observer);
         Executor(Arc::new(engine.with_claim_interval(claim_interval)))

@@ -195,34 +195,35 @@ async fn send_claims<'e, T>(
     };
     let batched = batch_replies.is_some();
     let mut batch_replies = batch_replies.into_iter().flatten();
-    let claims = to_claim.into_iter().zip(guards).zip(known).map(|(((index, item, prepared, mut report), guard), known)| {
-        let batch_reply = if known.is_none() { batch_replies.next() } else { None };
-        let (batch_reply, pending) = batch_reply.unwrap_or_default();
-        async move {
-            let reply = match (known, batch_reply) {
-                (Some(known), _) => ClaimReply::known(sent, &known),
-                (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
-                    report.claim_answered();
-                    ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())
-                }
-                (None, batch_reply) => {
-                    // Ended first: a call never waits for its own mark.
-                    drop(pending);
-                    if let Some(Err(error)) = &batch_reply {
-                        report.event(&Event::StoreFailed { step: "claim", error });
+    let claims =
+        to_claim.into_iter().zip(guards).zip(known).map(|(((index, item, prepared, mut report), guard), known)| {
+            let batch_reply = if known.is_none() { batch_replies.next() } else { None };
+            let (batch_reply, pending) = batch_reply.unwrap_or_default();
+            async move {
+                let reply = match (known, batch_reply) {
+                    (Some(known), _) => ClaimReply::known(sent, &known),
+                    (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
+                        report.claim_answered();
+                        ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())
                     }
-                    // The lease may have begun with the batch request, or when the call was admitted.
-                    let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
-                    send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
-                }
-            };
-            let entry = match handle_reply(engine, prepared, guard, reply, context, &mut report) {
-                Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
-                Ok(attempt) => BatchEntry::Claimed(item, attempt, report),
-            };
-            (index, entry)
-        }
-    });
+                    (None, batch_reply) => {
+                        // Ended first: a call never waits for its own mark.
+                        drop(pending);
+                        if let Some(Err(error)) = &batch_reply {
+                            report.event(&Event::StoreFailed { step: "claim", error });
+                        }
+                        // The lease may have begun with the batch request, or when the call was admitted.
+                        let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
+                        send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
+                    }
+                };
+                let entry = match handle_reply(engine, prepared, guard, reply, context, &mut report) {
+                    Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
+                    Ok(attempt) => BatchEntry::Claimed(item, attempt, report),
+                };
+                (index, entry)
+            }
+        });
     join_all(claims).await
 }
 

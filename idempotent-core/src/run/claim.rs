@@ -344,7 +344,9 @@ async fn wait_for_run(
             // The answer may be older than the watch, which then misses the settlement.
             continue;
         }
-        engine.wait_for_settlement(&prepared.request.key, settled, in_flight, deadline, phase).await;
+        if engine.wait_for_settlement(settled, in_flight, deadline, phase).await {
+            engine.forget_answer(&prepared.request.key);
+        }
     }
 }
 

@@ -147,7 +147,10 @@ mod tests {
 
     /// Returns a hash as random as that of a key.
     fn hash(number: u128) -> u128 {
-        (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).rotate_left(64).wrapping_mul(0x2545_f491_4f6c_dd1d)
+        (number + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+            .rotate_left(64)
+            .wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     fn entry(fencing: u64) -> CompactEntry {

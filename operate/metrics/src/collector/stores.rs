@@ -23,12 +23,8 @@ impl MetricsCollector {
         let name = name.into();
         let lost = |operation| self.recording.counter(&catalogue::NOT_REPLICATED, &[&name, operation]);
         let counter = |metric| self.recording.counter(metric, &[&name]);
-        let totals = [
-            lost("claim"),
-            lost("complete"),
-            counter(&catalogue::REDIRECTIONS),
-            counter(&catalogue::CACHE_HITS),
-        ];
+        let totals =
+            [lost("claim"), lost("complete"), counter(&catalogue::REDIRECTIONS), counter(&catalogue::CACHE_HITS)];
         self.add(RedisSource { totals: totals.map(FollowedTotal::new), name, store: store.clone() })
     }
 }
@@ -71,12 +67,8 @@ impl Source for RedisSource {
 
     async fn read(&mut self, recording: &Recording) -> bool {
         let counts = self.store.counts();
-        let counts = [
-            counts.claims_not_replicated,
-            counts.completions_not_replicated,
-            counts.redirections,
-            counts.cache_hits,
-        ];
+        let counts =
+            [counts.claims_not_replicated, counts.completions_not_replicated, counts.redirections, counts.cache_hits];
         self.totals.iter_mut().zip(counts).for_each(|(total, count)| total.follow(count));
         let Ok(evicted) = self.store.evicted_keys().await else { return false };
         recording.gauge(&catalogue::EVICTED_KEYS, &[&self.name]).set(evicted as f64);
