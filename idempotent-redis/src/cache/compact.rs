@@ -13,26 +13,45 @@ const TICK: Duration = Duration::from_millis(10);
 /// The highest bit of a stored fencing number, which is set if the call had no fingerprint. A fencing number has 53 bits.
 const NO_FINGERPRINT: u64 = 1 << 63;
 
-/// A key without a result: its hash, and what a duplicate has to know.
+/// A key without a result: its hash without the first part, and what a duplicate has to know.
 ///
 /// The parts have four bytes each, so that a slot has no padding.
 #[derive(Clone, Copy)]
 struct TableSlot {
-    hash: [u32; 4],
+    hash: [u32; 3],
     fencing: [u32; 2],
     /// The end of the entry, in ticks since the table was created. 0 in a free slot.
     end: u32,
 }
 
-const FREE: TableSlot = TableSlot { hash: [0; 4], fencing: [0; 2], end: 0 };
+const FREE: TableSlot = TableSlot { hash: [0; 3], fencing: [0; 2], end: 0 };
+
+/// The keys with equal places. The first parts of their hashes fill one cache line, so that a look-up reads few lines.
+#[derive(Clone)]
+#[repr(align(64))]
+struct TableBucket {
+    first: [u32; WAYS],
+    slots: [TableSlot; WAYS],
+}
+
+const EMPTY: TableBucket = TableBucket { first: [0; WAYS], slots: [FREE; WAYS] };
+
+impl TableBucket {
+    /// Returns the slot of a key, among the first `ways` ones.
+    fn find(&self, hash: u128, ways: usize) -> Option<usize> {
+        let (first, rest) = words(hash);
+        let is_key = |at: &usize| self.slots[*at].end > 0 && self.slots[*at].hash == rest;
+        (0..ways).filter(|at| self.first[*at] == first).find(is_key)
+    }
+}
 
 /// A bounded table of consumed keys. A full bucket replaces the entry that ends first.
 pub struct CompactTable {
     start: Instant,
     ways: usize,
     buckets: usize,
-    /// The buckets, dealt to the shards in turn. The slots of a shard are allocated with its first key.
-    shards: [Mutex<Vec<TableSlot>>; SHARDS],
+    /// The buckets, dealt to the shards in turn. The buckets of a shard are allocated with its first key.
+    shards: [Mutex<Vec<TableBucket>>; SHARDS],
 }
 
 /// The entry of a consumed key.
@@ -56,9 +75,10 @@ impl CompactTable {
     #[must_use]
     pub fn get(&self, hash: u128, now: Instant) -> Option<CompactEntry> {
         let (shard, at) = self.place(hash);
-        let (words, slots) = (words(hash), self.slots(shard));
-        let slot = *slots.get(at..at + self.ways)?.iter().find(|slot| slot.hash == words && slot.end > 0)?;
-        drop(slots);
+        let buckets = self.buckets(shard);
+        let bucket = buckets.get(at)?;
+        let slot = bucket.slots[bucket.find(hash, self.ways)?];
+        drop(buckets);
         let fencing = (u64::from(slot.fencing[0]) << 32) | u64::from(slot.fencing[1]);
         let entry = CompactEntry {
             fencing: FencingToken(fencing & !NO_FINGERPRINT),
@@ -75,40 +95,44 @@ impl CompactTable {
             return false;
         };
         let fencing = if entry.has_no_fingerprint { fencing | NO_FINGERPRINT } else { fencing };
-        let slot = TableSlot { hash: words(hash), fencing: [(fencing >> 32) as u32, fencing as u32], end };
+        let (first, rest) = words(hash);
         let (shard, at) = self.place(hash);
-        let mut slots = self.slots(shard);
-        if slots.is_empty() {
+        let mut buckets = self.buckets(shard);
+        if buckets.is_empty() {
             // The number of buckets in this shard.
-            *slots = vec![FREE; (self.buckets - shard).div_ceil(SHARDS) * self.ways];
+            *buckets = vec![EMPTY; (self.buckets - shard).div_ceil(SHARDS)];
         }
-        let Some(bucket) = slots.get_mut(at..at + self.ways) else { return false };
+        let Some(bucket) = buckets.get_mut(at) else { return false };
         // A free slot has the earliest end of all.
-        let chosen = bucket.iter_mut().min_by_key(|known| (known.hash != slot.hash, known.end));
-        chosen.map(|chosen| *chosen = slot).is_some()
+        let earliest = || (0..self.ways).min_by_key(|at| bucket.slots[*at].end);
+        let chosen = bucket.find(hash, self.ways).or_else(earliest).unwrap_or_default();
+        bucket.first[chosen] = first;
+        bucket.slots[chosen] = TableSlot { hash: rest, fencing: [(fencing >> 32) as u32, fencing as u32], end };
+        true
     }
 
     /// Removes a key.
     pub fn remove(&self, hash: u128) {
         let (shard, at) = self.place(hash);
-        let words = words(hash);
-        let mut slots = self.slots(shard);
-        for slot in slots.get_mut(at..at + self.ways).into_iter().flatten().filter(|slot| slot.hash == words) {
-            *slot = FREE;
+        if let Some(bucket) = self.buckets(shard).get_mut(at)
+            && let Some(found) = bucket.find(hash, self.ways)
+        {
+            bucket.slots[found] = FREE;
         }
     }
 
     /// Removes all keys.
     pub fn clear(&self) {
         for shard in 0..SHARDS {
-            *self.slots(shard) = Vec::new();
+            *self.buckets(shard) = Vec::new();
         }
     }
 
     /// Counts the keys, including those whose end has passed.
     #[must_use]
     pub fn len(&self) -> usize {
-        (0..SHARDS).map(|shard| self.slots(shard).iter().filter(|slot| slot.end > 0).count()).sum()
+        let used = |bucket: &TableBucket| bucket.slots.iter().filter(|slot| slot.end > 0).count();
+        (0..SHARDS).map(|shard| self.buckets(shard).iter().map(used).sum::<usize>()).sum()
     }
 
     /// Returns whether the table has no key.
@@ -117,26 +141,27 @@ impl CompactTable {
         self.len() == 0
     }
 
-    /// Returns the shard of a key, and the first slot of its bucket there.
+    /// Returns the shard of a key, and its bucket there.
     fn place(&self, hash: u128) -> (usize, usize) {
         // Both halves count, because the hash may be chosen by a user.
         let folded = (hash >> 64) as u64 ^ (hash as u64).rotate_left(32);
         let bucket = ((u128::from(folded) * self.buckets as u128) >> 64) as usize;
-        (bucket % SHARDS, bucket / SHARDS * self.ways)
+        (bucket % SHARDS, bucket / SHARDS)
     }
 
     fn ticks(&self, at: Instant) -> u128 {
         at.saturating_duration_since(self.start).as_millis() / TICK.as_millis()
     }
 
-    fn slots(&self, shard: usize) -> MutexGuard<'_, Vec<TableSlot>> {
+    fn buckets(&self, shard: usize) -> MutexGuard<'_, Vec<TableBucket>> {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Splits a hash into the parts of a slot.
-fn words(hash: u128) -> [u32; 4] {
-    [96, 64, 32, 0].map(|shift| (hash >> shift) as u32)
+/// Splits a hash into its first part and the rest.
+fn words(hash: u128) -> (u32, [u32; 3]) {
+    // The highest bits choose the bucket, so they are equal within it.
+    (hash as u32, [96, 64, 32].map(|shift| (hash >> shift) as u32))
 }
 
 #[cfg(test)]
@@ -158,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_28_bytes() {
-        assert_eq!(size_of::<TableSlot>(), 28);
+    fn a_key_takes_28_bytes() {
+        assert_eq!(size_of::<TableBucket>(), 28 * WAYS);
     }
 
     #[test]
