@@ -52,6 +52,18 @@ struct CacheEntry {
     until: Instant,
 }
 
+impl CacheEntry {
+    /// Returns the entry in its compact form, unless it has a result or a known fingerprint.
+    fn compact(&self) -> Option<CompactEntry> {
+        let has_no_fingerprint = match self.payload {
+            PayloadKnowledge::Known(Some(_)) => return None,
+            PayloadKnowledge::Known(None) => true,
+            PayloadKnowledge::Unknown => false,
+        };
+        self.value.is_none().then_some(CompactEntry { fencing: self.fencing, has_no_fingerprint })
+    }
+}
+
 /// The known fingerprint of the payload that consumed a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PayloadKnowledge {
@@ -99,34 +111,21 @@ struct CachedKeys {
 }
 
 impl CachedKeys {
-    fn get(&self, hash: u128, now: Instant) -> Option<CacheEntry> {
-        if let Some(CompactEntry { fencing, has_no_fingerprint }) = self.compact.get(hash, now) {
+    fn get(&self, hash: u128, clock: &dyn Clock) -> Option<(PayloadKnowledge, Consumed)> {
+        if let Some(CompactEntry { fencing, has_no_fingerprint }) = self.compact.get(hash, || clock.now()) {
             let payload = if has_no_fingerprint { PayloadKnowledge::Known(None) } else { PayloadKnowledge::Unknown };
-            return Some(CacheEntry { fencing, payload, value: None, until: now });
+            return Some((payload, Consumed { fencing, value: None }));
         }
-        self.whole.get(&hash).filter(|entry| entry.until > now)
+        let entry = self.whole.get(&hash).filter(|entry| entry.until > clock.now())?;
+        Some((entry.payload, Consumed { fencing: entry.fencing, value: entry.value }))
     }
 
     fn insert(&self, hash: u128, entry: CacheEntry) {
-        let has_no_fingerprint = match entry.payload {
-            PayloadKnowledge::Known(Some(_)) => None,
-            PayloadKnowledge::Known(None) => Some(true),
-            PayloadKnowledge::Unknown => Some(false),
-        };
-        match has_no_fingerprint.filter(|_| entry.value.is_none()) {
-            Some(has_no_fingerprint)
-                if self.compact.insert(
-                    hash,
-                    CompactEntry { fencing: entry.fencing, has_no_fingerprint },
-                    entry.until,
-                ) =>
-            {
-                drop(self.whole.remove(&hash));
-            }
-            _ => {
-                self.compact.remove(hash);
-                self.whole.insert(hash, entry);
-            }
+        if entry.compact().is_some_and(|compact| self.compact.insert(hash, compact, entry.until)) {
+            drop(self.whole.remove(&hash));
+        } else {
+            self.compact.remove(hash);
+            self.whole.insert(hash, entry);
         }
     }
 
@@ -185,8 +184,8 @@ impl ConsumedCache {
 
     /// Returns the reply to a claim if the cache knows it.
     pub(crate) fn lookup(&self, request: &ClaimRequest) -> Option<Claim> {
-        let entry = self.entries.as_ref()?.get(request.key.hash(), self.clock.now())?;
-        let agrees = match (entry.payload, request.fingerprint) {
+        let (payload, consumed) = self.entries.as_ref()?.get(request.key.hash(), &*self.clock)?;
+        let agrees = match (payload, request.fingerprint) {
             (_, None) | (PayloadKnowledge::Known(None), _) => true,
             (PayloadKnowledge::Known(Some(kept)), Some(new)) => kept == new,
             (PayloadKnowledge::Unknown, Some(_)) => return None,
@@ -195,11 +194,7 @@ impl ConsumedCache {
             return None;
         }
         self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(if agrees {
-            Claim::Consumed(Consumed { fencing: entry.fencing, value: entry.value })
-        } else {
-            Claim::Mismatch
-        })
+        Some(if agrees { Claim::Consumed(consumed) } else { Claim::Mismatch })
     }
 
     /// Stores a consumed key for `rest`, counted from the time of the request.

@@ -1,4 +1,5 @@
 //! A table of consumed keys without a result, with 28 bytes for each key.
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,9 +72,9 @@ impl CompactTable {
         Self { start, ways, buckets: (keys / ways).max(1), shards: Default::default() }
     }
 
-    /// Returns the entry of a key, unless its end has passed.
+    /// Returns the entry of a key, unless its end has passed. Reads the clock `now` only for a known key.
     #[must_use]
-    pub fn get(&self, hash: u128, now: Instant) -> Option<CompactEntry> {
+    pub fn get(&self, hash: u128, now: impl FnOnce() -> Instant) -> Option<CompactEntry> {
         let (shard, at) = self.place(hash);
         let buckets = self.buckets(shard);
         let bucket = buckets.get(at)?;
@@ -84,7 +85,7 @@ impl CompactTable {
             fencing: FencingToken(fencing & !NO_FINGERPRINT),
             has_no_fingerprint: fencing & NO_FINGERPRINT > 0,
         };
-        (self.ticks(now) < u128::from(slot.end)).then_some(entry)
+        (self.ticks(now()) < u128::from(slot.end)).then_some(entry)
     }
 
     /// Adds or replaces a key. Returns false if the table cannot represent the entry, which then has no place in it.
@@ -158,6 +159,12 @@ impl CompactTable {
     }
 }
 
+impl fmt::Debug for CompactTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompactTable").field("keys", &self.len()).finish_non_exhaustive()
+    }
+}
+
 /// Splits a hash into its first part and the rest.
 fn words(hash: u128) -> (u32, [u32; 3]) {
     // The highest bits choose the bucket, so they are equal within it.
@@ -193,18 +200,18 @@ mod tests {
         let table = CompactTable::new(1_000, start);
         for fencing in [0, 1, (1 << 53) - 1, (1 << 53) - 2] {
             assert!(table.insert(hash(1), entry(fencing), start + SECOND));
-            assert_eq!(table.get(hash(1), start), Some(entry(fencing)));
+            assert_eq!(table.get(hash(1), || start), Some(entry(fencing)));
         }
         assert_eq!(table.len(), 1, "replaced");
         let last = start + SECOND - Duration::from_nanos(1);
-        assert_eq!((table.get(hash(1), last).is_some(), table.get(hash(1), start + SECOND)), (true, None));
-        assert_eq!(table.get(hash(2), start), None);
+        assert_eq!((table.get(hash(1), || last).is_some(), table.get(hash(1), || start + SECOND)), (true, None));
+        assert_eq!(table.get(hash(2), || start), None);
         assert!(table.insert(0, entry(7), start + SECOND));
-        assert_eq!(table.get(0, start), Some(entry(7)), "the hash of a free slot");
+        assert_eq!(table.get(0, || start), Some(entry(7)), "the hash of a free slot");
         table.remove(hash(1));
-        assert_eq!((table.get(hash(1), start), table.len()), (None, 1));
+        assert_eq!((table.get(hash(1), || start), table.len()), (None, 1));
         table.clear();
-        assert!(table.is_empty() && table.get(0, start).is_none());
+        assert!(table.is_empty() && table.get(0, || start).is_none());
     }
 
     #[test]
@@ -212,8 +219,8 @@ mod tests {
         let start = Instant::now();
         let table = CompactTable::new(10, start);
         assert!(table.insert(1, entry(1), start + TICK * 3 + TICK / 2));
-        assert!(table.get(1, start + TICK * 3 - Duration::from_nanos(1)).is_some());
-        assert_eq!(table.get(1, start + TICK * 3), None);
+        assert!(table.get(1, || start + TICK * 3 - Duration::from_nanos(1)).is_some());
+        assert_eq!(table.get(1, || start + TICK * 3), None);
     }
 
     #[test]
@@ -224,7 +231,7 @@ mod tests {
         for (fencing, end) in [(1 << 63, SECOND), (1, years), (1, Duration::ZERO)] {
             assert!(table.insert(1, entry(2), start + SECOND));
             assert!(!table.insert(1, entry(fencing), start + end));
-            assert_eq!(table.get(1, start), None);
+            assert_eq!(table.get(1, || start), None);
         }
     }
 
@@ -235,7 +242,7 @@ mod tests {
         for (number, end) in [(1, 5), (2, 3), (3, 4), (4, 6), (5, 7)] {
             assert!(table.insert(number, entry(9), start + SECOND * end));
         }
-        let found = [1, 2, 3, 4, 5].map(|number| table.get(number, start).is_some());
+        let found = [1, 2, 3, 4, 5].map(|number| table.get(number, || start).is_some());
         assert_eq!(found, [true, false, true, true, true]);
     }
 
@@ -249,7 +256,7 @@ mod tests {
             }
             let share = table.len() as f64 / keys as f64;
             assert!((0.8..=1.0).contains(&share), "{share} of {keys}");
-            let found = (0..keys).filter(|number| table.get(hash(*number as u128), start).is_some()).count();
+            let found = (0..keys).filter(|number| table.get(hash(*number as u128), || start).is_some()).count();
             assert_eq!(found, table.len());
         }
         assert!(CompactTable::new(0, start).insert(1, entry(1), start + SECOND), "at least one slot");
