@@ -14,7 +14,7 @@ use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 /// The dead letters of a queue, implemented by an adapter for [`Redrive`] and for inspection.
 #[async_trait]
 pub trait DeadLetters: Send {
-    /// Returns the number of dead letters. Call this method before the first [`next`](Self::next).
+    /// Returns the number of dead letters, and begins to read them. Without this call, the first [`next`](Self::next) begins.
     ///
     /// An adapter that can tell them apart then returns no letter that arrives after this call. [`Redrive`] reads at most as
     /// many letters as there were. A broker that hides a letter while another reader holds it, such as RabbitMQ, does not count

@@ -43,8 +43,8 @@ pub struct KafkaDeadLetters {
     server: KafkaOptions,
     dead: String,
     opened: Option<Opened>,
-    /// The letters that the listing still returns.
-    listed: BTreeSet<Offsets>,
+    /// The letters that the listing still returns, or `None` before the first count.
+    listed: Option<BTreeSet<Offsets>>,
     /// The partitions whose end the listing has not reached.
     open: HashSet<i32>,
     current: Option<Letter>,
@@ -62,6 +62,8 @@ enum LetterName {
 
 /// The maximum time without an event while the letters are read.
 const SILENCE: Duration = Duration::from_secs(10);
+/// The maximum time of the client's own thread to change the positions.
+const SEEK: Duration = Duration::from_secs(1);
 const PUTTING_BACK: &str = "putting a dead letter back";
 const REMOVING: &str = "removing a dead letter";
 const READING: &str = "reading the dead letters";
@@ -73,7 +75,7 @@ impl KafkaDeadLetters {
             server: server.into(),
             dead: format!("{}-dead", topic.as_ref()),
             opened: None,
-            listed: BTreeSet::new(),
+            listed: None,
             open: HashSet::new(),
             current: None,
         }
@@ -88,7 +90,7 @@ impl KafkaDeadLetters {
         self
     }
 
-    async fn open(&mut self) -> Result<&Opened, SourceError> {
+    async fn open(&mut self) -> Result<&mut Opened, SourceError> {
         let opened = match self.opened.take() {
             Some(opened) => opened,
             None => {
@@ -135,13 +137,16 @@ impl DeadLetters for KafkaDeadLetters {
                 None => letters.remove(&name),
             };
         }
-        self.open = opened.rewind()?;
-        self.listed = letters.into_values().collect();
-        Ok(self.listed.len() as u64)
+        let listed: BTreeSet<_> = letters.into_values().collect();
+        self.open = if listed.is_empty() { HashSet::new() } else { opened.rewind()? };
+        Ok(self.listed.insert(listed).len() as u64)
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
-        while !self.listed.is_empty() && !self.open.is_empty() {
+        if self.listed.is_none() {
+            self.count().await?;
+        }
+        while self.listed.as_ref().is_some_and(|listed| !listed.is_empty()) && !self.open.is_empty() {
             let mut open = self.open.clone();
             let opened = self.open().await?;
             let letter = opened.next(&mut open).await?.map(|message| {
@@ -150,7 +155,7 @@ impl DeadLetters for KafkaDeadLetters {
             });
             self.open = open;
             if let Some((at, letter)) = letter
-                && self.listed.remove(&at)
+                && self.listed.as_mut().is_some_and(|listed| listed.remove(&at))
             {
                 let read = (letter.delivery.clone(), letter.letter.clone());
                 self.current = Some(letter);
@@ -180,7 +185,7 @@ impl DeadLetters for KafkaDeadLetters {
     }
 
     async fn close(&mut self) {
-        self.opened = None;
+        (self.opened, self.listed) = (None, None);
     }
 }
 
@@ -190,6 +195,8 @@ struct Opened {
     producer: Producer,
     dead: String,
     partitions: Vec<i32>,
+    /// True once the consumer reads the partitions.
+    is_assigned: bool,
 }
 
 impl Opened {
@@ -213,18 +220,29 @@ impl Opened {
             producer: Producer::new(server)?,
             dead: dead.to_owned(),
             partitions: partitions.unwrap_or_default(),
+            is_assigned: false,
         })
     }
 
     /// Starts to read all partitions from their beginning, and returns them.
-    fn rewind(&self) -> Result<HashSet<i32>, SourceError> {
+    ///
+    /// The partitions are assigned once. The client aborts the process if an assignment ends while it replaces another one.
+    fn rewind(&mut self) -> Result<HashSet<i32>, SourceError> {
         let mut list = TopicPartitionList::new();
         for partition in &self.partitions {
             let added = list.add_partition_offset(&self.dead, *partition, Offset::Beginning);
             added.map_err(|error| failure(READING, error))?;
         }
-        let assigned = self.consumer.as_ref().map_or(Ok(()), |consumer| consumer.assign(&list));
-        assigned.map_err(|error| failure(READING, error))?;
+        let Some(consumer) = &self.consumer else { return Ok(HashSet::new()) };
+        if self.is_assigned {
+            let sought = consumer.seek_partitions(list, SEEK).map_err(|error| failure(READING, error))?;
+            for partition in sought.elements() {
+                partition.error().map_err(|error| failure(READING, error))?;
+            }
+        } else {
+            consumer.assign(&list).map_err(|error| failure(READING, error))?;
+            self.is_assigned = true;
+        }
         Ok(self.partitions.iter().copied().collect())
     }
 

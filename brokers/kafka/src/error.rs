@@ -28,9 +28,19 @@ pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
     match code.and_then(remedy) {
         Some(remedy) => SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {}; {remedy}", words(&error))),
         None if is_fatal => SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {}", words(&error))),
-        None => SourceError::new(SourceErrorKind::Transient, format!("{doing}: {}", words(&error))),
+        None => SourceError::new(SourceErrorKind::Transient, format!("{doing}: {}{}", words(&error), hint(code))),
     }
     .with_cause(error)
+}
+
+/// Returns the question that leads to the cause of a temporary error, or an empty text.
+fn hint(code: Option<Code>) -> &'static str {
+    match code {
+        Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
+            "; is a broker running, and is the address right?"
+        }
+        _ => "",
+    }
 }
 
 /// Converts an error of a client that was connected before. `reason` returns the reason of an error that ends the client.

@@ -6,6 +6,7 @@ use idempotent_harness::servers::KafkaServer;
 use crate::example::Running;
 
 mod consume;
+mod guide;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered() {

@@ -144,6 +144,28 @@ async fn a_message_is_one_dead_letter_although_its_commit_was_lost() {
 }
 
 #[tokio::test]
+async fn a_list_begins_without_a_count_and_an_empty_topic_is_listed_repeatedly() {
+    let world = World::new(1).await;
+    world.source().await;
+    let letters = || KafkaDeadLetters::new(world.url(), "orders");
+    // An end of the client that races with a second assignment aborts the process.
+    for _ in 0..20 {
+        let mut letters = letters();
+        assert!(letters.next().await.unwrap().is_none());
+        assert_eq!(letters.count().await.unwrap(), 0);
+        letters.close().await;
+    }
+    let record = rdkafka::producer::FutureRecord::<[u8], [u8]>::to("orders-dead").payload(b"foreign");
+    world.producer.send(record, LIMIT).await.map_err(|(error, _)| error).unwrap();
+    let mut letters = letters();
+    for _ in 0..2 {
+        assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"foreign");
+        assert!(letters.next().await.unwrap().is_none());
+        letters.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_letter_of_another_program_is_listed_and_stays_until_it_is_removed() {
     let world = World::new(1).await;
     world.source().await;
