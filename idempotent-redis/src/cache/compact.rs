@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn entry(fencing: u64) -> CompactEntry {
-        CompactEntry { fencing: FencingToken(fencing), has_no_fingerprint: fencing % 2 == 0 }
+        CompactEntry { fencing: FencingToken(fencing), has_no_fingerprint: fencing.is_multiple_of(2) }
     }
 
     #[test]
