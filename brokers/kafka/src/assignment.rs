@@ -102,16 +102,6 @@ impl Assigned {
         }
     }
 
-    /// Returns all partitions, whose pauses are unknown from now on.
-    pub(crate) fn pause_all(&mut self) -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        for (name, partition) in &mut self.partitions {
-            partition.is_paused = None;
-            list.add_partition(&name.topic, name.number);
-        }
-        list
-    }
-
     /// Removes partitions, and returns the offsets to commit for them. Their deliveries no longer belong to this member.
     pub(crate) fn revoke(&mut self, list: &TopicPartitionList) -> TopicPartitionList {
         let mut offsets = TopicPartitionList::new();

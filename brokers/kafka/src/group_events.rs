@@ -24,31 +24,15 @@ impl ClientContext for GroupEvents {
     }
 }
 
-impl GroupEvents {
-    /// Waits until the client has paused its partitions for the rebalance.
-    ///
-    /// The client pauses them asynchronously, and resumes only those that are paused. On a busy machine, a partition is resumed
-    /// before it is paused, and then stays paused until the next rebalance. A pause by the application waits for earlier ones.
-    fn await_pauses(&self, consumer: &BaseConsumer<Self>) {
-        let assigned = self.0.lock().pause_all();
-        if assigned.count() > 0
-            && let Err(error) = consumer.pause(&assigned)
-        {
-            debug!(target: "idempotent", %error, "kafka: pausing before a rebalance failed");
-        }
-        // The member resumes the partitions.
-        self.0.changed.notify_one();
-    }
-}
-
 impl ConsumerContext for GroupEvents {
     /// Commits the settled prefixes of revoked partitions before their next owner reads them.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        self.await_pauses(consumer);
         match rebalance {
             Rebalance::Assign(list) => {
                 self.0.lock().assign(list);
                 self.0.joined.send_replace(true);
+                // The member resumes partitions that it had paused before they were revoked.
+                self.0.changed.notify_one();
             }
             Rebalance::Revoke(list) => {
                 let offsets = self.0.lock().revoke(list);
