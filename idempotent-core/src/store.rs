@@ -3,6 +3,7 @@ mod capability;
 mod cas;
 mod health;
 mod memory;
+mod node;
 mod nodes;
 mod orphans;
 mod search;
@@ -22,7 +23,8 @@ pub use self::capability::{
 pub use self::cas::{Cas, CasBackend, Version, VersionedRecord};
 pub use self::health::{Health, HealthFinding, HealthReport, Severity};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::nodes::{StoreNode, StoreNodes};
+pub use self::node::StoreNode;
+pub use self::nodes::StoreNodes;
 pub use self::orphans::orphans;
 pub use self::search::{
     KeyFilter, NamePattern, PageLimits, PatternError, RecordEntry, RecordPage, Search, UnreadableRecord,
