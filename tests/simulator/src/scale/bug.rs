@@ -68,7 +68,7 @@ impl Bug {
             case(B::NewestSegmentOnly, S::Constant, Packed, C::Once, "a claim looks into the newest segment only"),
             case(B::NeverRollsEarly, S::Step, Packed, C::Bucket, "a full bucket does not close its segment"),
             case(B::NeverDrops, S::Wave, Packed, C::Segments, "no segment is ever dropped"),
-            case(B::PowerOfTwoBuckets, S::Constant, Packed, C::Bytes, "a segment has a power of two of buckets"),
+            case(B::PowerOfTwoBuckets, S::Burst, Packed, C::Bytes, "a segment has a power of two of buckets"),
             case(B::NoGuard, S::ClockAhead, Packed, C::Visible, "segments are dropped without a guard time"),
             case(B::FutureIgnored, S::ClockBack, Packed, C::Visible, "a segment from the future is ignored"),
             case(B::FutureIgnored, S::ClockBack, Record, C::Visible, "a record from the future is ignored"),
