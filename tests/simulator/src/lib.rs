@@ -27,6 +27,7 @@
 //! | inspect it | [`Simulated::history`], [`Simulated::explain`] |
 //! | reduce it | [`shrink`] |
 //! | keep it | the plan as JSON: a plan never changes, but the meaning of a seed changes with the simulator |
+//! | study a large fleet | [`scale`], a model without executor and store |
 //!
 //! # Faults
 //! | fault | effect | type |

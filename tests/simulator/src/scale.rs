@@ -2,9 +2,9 @@
 //! replicas, processes with places, caches and breakers, and a broker that delivers copies.
 //!
 //! This is a simulation of a model. No server, no client and no executor runs. The decisions about records are those of
-//! [`protocol`](idempotent_core::protocol), and the delays those of the product; all else is written for the model:
-//! masters, processes, the broker, and the packed form of decision 0078, which no store offers. Service times follow
-//! the measured mean with an assumed tail.
+//! [`protocol`](idempotent_core::protocol), and retries have the product's delays. Masters, processes, the broker and
+//! the packed form of decision 0078, which no store offers, are written for the model. The median of service times is
+//! measured, and their tail is an assumption.
 //!
 //! # Scale
 //! | scenarios | simulated part |

@@ -139,9 +139,10 @@ impl Play {
 
     /// Returns a process that takes deliveries.
     pub(super) fn any_process(&mut self) -> Option<usize> {
-        let able: Vec<_> =
-            (0..self.processes.len()).filter(|process| self.processes[*process].takes_deliveries()).collect();
-        if able.is_empty() { None } else { Some(self.dice.pick(&able)) }
+        let able = self.processes.iter().filter(|process| process.takes_deliveries()).count();
+        let nth = self.dice.below(able as u64) as usize;
+        let mut able = self.processes.iter().enumerate().filter(|(_, process)| process.takes_deliveries());
+        able.nth(nth).map(|(process, _)| process)
     }
 
     /// Lets a process look at a header: detect a loss, and roll the slot if it is overdue.
