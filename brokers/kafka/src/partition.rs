@@ -23,7 +23,7 @@ pub(crate) struct Partition {
     prefix: Option<i64>,
     /// The last offset that was handed to the client for a commit.
     sent: Option<i64>,
-    /// Whether the client pauses this partition. `None` after the assignment, because the client keeps the pause of an earlier
+    /// True if the client pauses this partition. `None` after the assignment, because the client keeps the pause of an earlier
     /// assignment.
     pub(crate) is_paused: Option<bool>,
     /// The messages to be produced in the transaction that commits the offset.

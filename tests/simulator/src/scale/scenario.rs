@@ -311,7 +311,7 @@ impl Setting {
         }
     }
 
-    /// First replaces all workers one by one by workers of a new version, which still use the old layout. Later drains
+    /// Replaces all workers one by one by workers of a new version, which still use the old layout. Later drains
     /// all of them, raises the epoch, and starts workers with the new layout. Workers of the wrong layout try to start
     /// before and after that.
     fn upgrade(&mut self, dice: &mut Dice) {
