@@ -51,11 +51,15 @@ impl ConsumerContext for GroupEvents {
         }
     }
 
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if let Err(error) = result {
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        // The broker may reject the offsets of some partitions only.
+        let rejected = offsets.elements().iter().find_map(|partition| partition.error().err());
+        if let Some(error) = result.err().or(rejected) {
             debug!(target: "idempotent", %error, "kafka: committing failed; retrying");
-            self.0.lock().partitions.values_mut().for_each(crate::partition::Partition::uncommitted);
-            self.0.changed.notify_one();
+            self.0.lock().not_committed();
+        } else {
+            self.0.lock().committing = None;
         }
+        self.0.changed.notify_one();
     }
 }
