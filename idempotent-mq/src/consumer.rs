@@ -80,7 +80,7 @@ impl<S: Source> Consumer<S> {
         let counters = ConsumerCounters::default();
         counters.set_capacity(parts.concurrency);
         let (executor, group) = (context.executor.clone(), context.group.clone());
-        let nodes = NodeBreakers::new(executor, group, counters.clone(), parts.prefetch / WAITING_SHARE);
+        let nodes = NodeBreakers::new(executor, group, counters.clone(), (parts.prefetch / WAITING_SHARE).max(1));
         if let Some(nodes) = &nodes {
             context.admit_by(Arc::new(nodes.clone()));
         }

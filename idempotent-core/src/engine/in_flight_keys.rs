@@ -25,14 +25,16 @@ pub(crate) struct InFlightKeys {
 #[derive(Default)]
 struct KeyTable {
     keys: HashMap<u128, KnownKey>,
+    /// The number of the last claim.
+    claims: u64,
     /// The time from which the next answer removes the old ones.
     clean_at: Option<Instant>,
 }
 
 /// The knowledge of a key.
 enum KnownKey {
-    /// A claim was sent and is not answered yet.
-    Claimed,
+    /// A claim with this number was sent and is not answered yet.
+    Claimed(u64),
     /// A run of this executor holds the key.
     Held { lease: Lease, fingerprint: Option<Fingerprint> },
     /// The store answered that the key is in flight, with the end of its lease if that is known.
@@ -77,7 +79,7 @@ impl InFlightKeys {
         let hash = request.key.hash();
         let mut table = self.table();
         match table.keys.get(&hash) {
-            Some(KnownKey::Claimed) => return KeyLookup::Claimed(self.awaiting.watch(hash)),
+            Some(KnownKey::Claimed(_)) => return KeyLookup::Claimed(self.awaiting.watch(hash)),
             Some(known) => {
                 if let Some(answer) = known.in_flight(request, now) {
                     return KeyLookup::InFlight(answer);
@@ -89,8 +91,10 @@ impl InFlightKeys {
             }
             None => {}
         }
-        table.keys.insert(hash, KnownKey::Claimed);
-        KeyLookup::Ask(Some(PendingClaim { known: self.clone(), hash }))
+        table.claims += 1;
+        let number = table.claims;
+        table.keys.insert(hash, KnownKey::Claimed(number));
+        KeyLookup::Ask(Some(PendingClaim { known: self.clone(), hash, number }))
     }
 
     /// Records a run of this executor, until the returned value is dropped.
@@ -100,25 +104,25 @@ impl InFlightKeys {
     }
 
     /// Replaces a pending claim by its answer.
-    fn note(&self, request: &ClaimRequest, in_flight: InFlight, now: Instant) {
+    fn note(&self, number: u64, request: &ClaimRequest, in_flight: InFlight, now: Instant) {
         let (pause, lease_end) = match in_flight {
             InFlight::Leased { rest } => (self.interval.min(rest), Some(later(now, rest))),
             InFlight::Busy => (self.interval, None),
         };
         let mut table = self.table();
         if table.clean_at.is_none_or(|at| at <= now) {
-            table.clean_at = Some(now + CLEANING.max(self.interval));
+            table.clean_at = Some(later(now, CLEANING.max(self.interval)));
             table.keys.retain(|_, known| !matches!(known, KnownKey::Answered { ask_again, .. } if *ask_again <= now));
         }
-        if let Some(known @ KnownKey::Claimed) = table.keys.get_mut(&request.key.hash()) {
-            *known = KnownKey::Answered { ask_again: now + pause, lease_end, fingerprint: request.fingerprint };
+        if let Some(known) = table.keys.get_mut(&request.key.hash()).filter(|known| known.is_claim(number)) {
+            *known = KnownKey::Answered { ask_again: later(now, pause), lease_end, fingerprint: request.fingerprint };
         }
     }
 
     /// Removes the answer of the store after a settlement of the key. The answer to a pending claim may be older than the
     /// settlement, so it is not noted.
     pub(crate) fn forget_answer(&self, key: &Key) {
-        self.remove_if(key.hash(), |known| matches!(known, KnownKey::Answered { .. } | KnownKey::Claimed));
+        self.remove_if(key.hash(), |known| matches!(known, KnownKey::Answered { .. } | KnownKey::Claimed(_)));
     }
 
     fn remove_if(&self, hash: u128, is_old: impl FnOnce(&KnownKey) -> bool) {
@@ -134,6 +138,11 @@ impl InFlightKeys {
 }
 
 impl KnownKey {
+    /// Returns true for the mark of this claim. After a settlement, another claim may have the mark.
+    fn is_claim(&self, number: u64) -> bool {
+        matches!(self, Self::Claimed(own) if *own == number)
+    }
+
     /// Returns the answer that the store would give, or `None` if only the store can answer.
     fn in_flight(&self, request: &ClaimRequest, now: Instant) -> Option<KnownInFlight> {
         let is_same = |known: &Option<Fingerprint>| request.fingerprint.is_none() || request.fingerprint == *known;
@@ -159,18 +168,19 @@ fn leased_until(end: Instant, now: Instant) -> InFlight {
 pub(crate) struct PendingClaim {
     known: Arc<InFlightKeys>,
     hash: u128,
+    number: u64,
 }
 
 impl PendingClaim {
     /// Notes that the store answered the claim with "in flight".
     pub(crate) fn answered(self, request: &ClaimRequest, in_flight: InFlight, now: Instant) {
-        self.known.note(request, in_flight, now);
+        self.known.note(self.number, request, in_flight, now);
     }
 }
 
 impl Drop for PendingClaim {
     fn drop(&mut self) {
-        self.known.remove_if(self.hash, |known| matches!(known, KnownKey::Claimed));
+        self.known.remove_if(self.hash, |known| known.is_claim(self.number));
         self.known.awaiting.wake(self.hash);
     }
 }
@@ -251,8 +261,15 @@ mod tests {
             let (keys, now) = (Arc::new(InFlightKeys::new(INTERVAL)), SystemClock::new().now());
             let pending = ask(&keys, "a", now);
             keys.forget_answer(&request("a").key);
+            let other = ask(&keys, "a", now);
             pending.answered(&request("a"), LEASED, now);
             assert_eq!(keys.in_flight(&request("a"), now), None);
+            assert!(
+                matches!(keys.look_up(&request("a"), now), KeyLookup::Claimed(_)),
+                "the other claim has its own mark"
+            );
+            drop(other);
+            assert!(keys.table().keys.is_empty());
         };
         check_random(test, 1);
     }

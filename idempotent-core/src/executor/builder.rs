@@ -81,7 +81,8 @@ impl ExecutorBuilder {
     }
 
     /// Sets the shortest time between two claims of a key in flight by this executor, for keys with many deliveries at
-    /// once. 100 ms bounds the claims of such a key to 10 per second and process.
+    /// once. 100 ms bounds the claims of such a key to 10 per second and process, unless the store fails or takes longer
+    /// for an answer.
     ///
     /// While this executor runs a key, a duplicate is deferred, or waits if the policy says so, without a claim. After
     /// the store has answered that another process runs the key, this answer counts for the interval, until this

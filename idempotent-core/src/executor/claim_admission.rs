@@ -21,10 +21,14 @@ pub trait ClaimAdmission: fmt::Debug + Send + Sync + 'static {
     fn admit(&self, store: &dyn Store, key: &Key) -> Result<Option<Box<dyn AdmittedClaim>>, StoreError>;
 }
 
-/// A claim that waits for the answer of the store. Dropping it without an answer means that the store did not answer.
+/// A claim that waits for the answer of the store. A drop without a note is the same as [`exempt`](Self::exempt): the consumer learns of
+/// failures from the summary of the run.
 pub trait AdmittedClaim: Send + Sync {
     /// Notes that the store answered.
     fn answered(&self);
+
+    /// Notes that this claim says nothing about the store: no request of it waits, or something without a request answered it.
+    fn exempt(&self);
 
     /// Returns the end of the admission, or `None` if the claim may wait until its own timeout.
     ///

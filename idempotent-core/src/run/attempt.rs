@@ -17,10 +17,10 @@ pub(crate) struct Attempt<'e> {
     pub(crate) engine: &'e Arc<Engine>,
     pub(crate) lease: Lease,
     pub(crate) prepared: Box<Prepared>,
+    /// Defers duplicates without a claim, until the settlement begins. Dropped before `guard`, whose release wakes them.
+    held_key: Option<HeldKey>,
     pub(crate) guard: ReleaseOnDrop<'e>,
     renewal: Option<RenewalGuard<'e>>,
-    /// Defers duplicates without a claim, until the settlement begins.
-    held_key: Option<HeldKey>,
     pub(crate) granted_at: Instant,
     /// The start of the settlement, from which `settle_timeout` counts.
     settlement_start: Option<Instant>,

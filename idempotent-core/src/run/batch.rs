@@ -201,7 +201,10 @@ async fn send_claims<'e, T>(
             let (batch_reply, pending) = batch_reply.unwrap_or_default();
             async move {
                 let reply = match (known, batch_reply) {
-                    (Some(known), _) => ClaimReply::known(sent, &known),
+                    (Some(known), _) => {
+                        report.claim_exempt();
+                        ClaimReply::known(sent, &known)
+                    }
                     (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
                         report.claim_answered();
                         ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())

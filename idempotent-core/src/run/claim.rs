@@ -211,7 +211,10 @@ async fn claim_once(
         found = keys.look_up(request, began);
     }
     let pending = match found {
-        KeyLookup::InFlight(known) => return ClaimReply::known(began, &known),
+        KeyLookup::InFlight(known) => {
+            report.claim_exempt();
+            return ClaimReply::known(began, &known);
+        }
         KeyLookup::Claimed(_) => None,
         KeyLookup::Ask(pending) => pending,
     };
@@ -312,6 +315,7 @@ async fn wait_for_run(
             && prepared.in_flight_keys(engine).is_some()
             && let Some((known, settled)) = engine.watch_known(&prepared.request)
         {
+            report.claim_exempt();
             reply = ClaimReply::known(engine.clock.now(), &known);
             in_flight = known.in_flight;
             if engine.clock.now() >= deadline || engine.drain.has_reached(phase) {

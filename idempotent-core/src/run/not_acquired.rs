@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::prepared::Prepared;
 use crate::engine::{Engine, draining_rejection};
 use crate::policy::{OnStoreError, ResolvedPolicy};
-use crate::{Claim, Rejection, StoreError};
+use crate::{Claim, Rejection, StoreError, StoreErrorKind};
 
 /// The next step after a claim that was not granted.
 pub(crate) enum NotAcquired {
@@ -54,7 +54,8 @@ pub(crate) fn store_failure(engine: &Engine, error: StoreError, prepared: &Prepa
     // Only errors that mean that the store is unavailable: an unreadable record may be a consumed one.
     match prepared.policy.on_store_error {
         _ if engine.is_draining() && !prepared.is_nested => draining_rejection().into(),
-        OnStoreError::RunUnprotected if error.is_worth_a_retry() => {
+        // A store that is busy answers other calls, and a duplicate would run.
+        OnStoreError::RunUnprotected if error.is_worth_a_retry() && error.kind() != StoreErrorKind::Busy => {
             NotAcquired::Unprotected(error, prepared.policy.clone())
         }
         OnStoreError::RunUnprotected | OnStoreError::Fail => error.into(),

@@ -90,7 +90,7 @@ impl<'e> Report<'e> {
         self.admitted = admission.admit(&*self.engine.store, &prepared.request.key)?;
         if prepared.ordering.is_some() {
             // The time until its turn says nothing about the store.
-            self.claim_answered();
+            self.claim_exempt();
         }
         Ok(())
     }
@@ -99,6 +99,13 @@ impl<'e> Report<'e> {
     pub(crate) fn claim_answered(&self) {
         if let Some(admitted) = &self.admitted {
             admitted.answered();
+        }
+    }
+
+    /// Notes that the store was not asked.
+    pub(crate) fn claim_exempt(&self) {
+        if let Some(admitted) = &self.admitted {
+            admitted.exempt();
         }
     }
 
@@ -134,7 +141,8 @@ impl<'e> Report<'e> {
 
     /// Reports a call of the store that was sent at this instant.
     pub(crate) fn store_answered<T>(&self, step: &'static str, sent: Instant, answer: &Result<T, StoreError>) {
-        if step == "claim" && answer.is_ok() {
+        // An unreadable record is an answer of the store, too.
+        if step == "claim" && answer.as_ref().err().is_none_or(|error| !error.is_worth_a_retry()) {
             self.claim_answered();
         }
         if self.engine.is_timed {

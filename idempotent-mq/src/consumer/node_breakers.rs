@@ -45,7 +45,7 @@ struct NodeState {
 
 /// A node counts as failed after two of these times without any answer, if more claims wait for it than may. A delay of this process
 /// passes for one of them at most, because the answers that arrived meanwhile are read during the other.
-const SILENCE: Duration = Duration::from_millis(250);
+const SILENCE: Duration = Duration::from_secs(1);
 
 impl NodeBreakers {
     /// Creates the breakers, or returns `None` if the store has no nodes.
@@ -66,8 +66,14 @@ impl NodeBreakers {
         let Some((node, key)) = self.node_of_run(failed).zip(failed.key.as_ref()) else { return false };
         let mut nodes = self.nodes();
         let state = nodes.entry(node.clone()).or_insert_with(|| self.unknown(key));
-        if state.breaker == BreakerState::Closed {
-            self.open(&node, state, 1);
+        match state.breaker {
+            BreakerState::Closed => self.open(&node, state, 1),
+            // A claim that was refused while the breaker was open says nothing about the trial.
+            _ if matches!(failed.outcome, Outcome::StoreDown(StoreErrorKind::Busy)) => {}
+            BreakerState::Trial { failures } | BreakerState::Trying { failures } => {
+                self.open(&node, state, failures.saturating_add(1));
+            }
+            BreakerState::Open { .. } => {}
         }
         self.update_gauge(&nodes);
         drop(nodes);
@@ -139,7 +145,7 @@ impl NodeBreakers {
     }
 
     /// Ends the wait of a claim once its node is silent and too many claims wait for it.
-    async fn overdue(self, node: StoreNode, is_trial: bool, ended: Arc<AtomicBool>) -> StoreError {
+    async fn overdue(self, node: StoreNode, ended: Arc<AtomicBool>) -> StoreError {
         let (mut answers, mut silences) = (self.answers(&node), 0);
         loop {
             pause(&**self.0.executor.clock(), SILENCE).await;
@@ -153,21 +159,11 @@ impl NodeBreakers {
             if state.breaker == BreakerState::Closed {
                 self.open(&node, state, 1);
             }
-            self.unanswered(&node, state, is_trial);
+            state.waiting -= 1;
             self.update_gauge(&nodes);
             return StoreError::new(StoreErrorKind::Ambiguous)
                 .because(format!("the node {node} is silent, and other deliveries wait for it"))
                 .with_node(node);
-        }
-    }
-
-    /// Notes that a claim waits no longer, without an answer.
-    fn unanswered(&self, node: &StoreNode, state: &mut NodeState, is_trial: bool) {
-        state.waiting -= 1;
-        if let BreakerState::Trying { failures } = state.breaker
-            && is_trial
-        {
-            self.open(node, state, failures.saturating_add(1));
         }
     }
 
@@ -255,7 +251,7 @@ impl ClaimAdmission for NodeBreakers {
             }
         }
         let is_trial = state.breaker != BreakerState::Closed;
-        let is_excess = state.waiting >= self.0.most_waiting;
+        let is_excess = !is_trial && state.waiting >= self.0.most_waiting;
         state.waiting += 1;
         let breakers = self.clone();
         Ok(Some(Box::new(WaitingClaim { breakers, node, is_trial, is_excess, ended: Arc::default() })))
@@ -297,17 +293,27 @@ impl AdmittedClaim for WaitingClaim {
         });
     }
 
+    fn exempt(&self) {
+        self.end(|state| {
+            state.waiting -= 1;
+            if let (BreakerState::Trying { failures }, true) = (state.breaker, self.is_trial) {
+                // The next claim is the trial.
+                state.breaker = BreakerState::Trial { failures };
+            }
+        });
+    }
+
     fn withdrawal(&self) -> Option<Withdrawal> {
         if !self.is_excess || self.ended.load(Ordering::SeqCst) {
             return None;
         }
         let (breakers, node, ended) = (self.breakers.clone(), self.node.clone(), self.ended.clone());
-        Some(Box::pin(breakers.overdue(node, self.is_trial, ended)))
+        Some(Box::pin(breakers.overdue(node, ended)))
     }
 }
 
 impl Drop for WaitingClaim {
     fn drop(&mut self) {
-        self.end(|state| self.breakers.unanswered(&self.node, state, self.is_trial));
+        self.exempt();
     }
 }

@@ -32,7 +32,7 @@ impl TieredStore {
             // A renewal changes nothing that the fast tier keeps.
             renewal: durable.renewal,
             health: durable.health,
-            // Both tiers are asked at a claim, and only a failure of the durable one rejects it.
+            // A claim that the cache does not answer is answered by the durable tier, whose failure rejects it.
             nodes: durable.nodes,
         }
     }

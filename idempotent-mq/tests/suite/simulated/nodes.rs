@@ -169,7 +169,7 @@ async fn deliveries_of_the_other_nodes_are_handled_while_a_node_is_silent() {
         for name in &names {
             world.broker.send(name, "{}");
         }
-        // The claims of the silent node occupy all handlers for half a second, and a quarter of the prefetch afterwards.
+        // The claims of the silent node occupy all handlers for two seconds, and a quarter of the prefetch afterwards.
         world.clock.advance(secs(3)).await;
         let (failed, healthy) = (of_nodes(&names, &[0]), of_nodes(&names, &[1, 2]));
         assert!(all_acked(&world, &healthy), "{:?}", process.counts());
