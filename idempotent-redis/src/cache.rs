@@ -24,7 +24,7 @@ pub struct CacheOptions {
     /// Maximum number of keys without a result. Keys with a known fingerprint count apart, up to the same number.
     /// Default: 100,000.
     ///
-    /// A key takes 28 bytes, and one with a fingerprint about 96 bytes. The memory for keys without a fingerprint is
+    /// A key takes about 31 bytes, and one with a fingerprint about 96 bytes. The memory for keys without a fingerprint is
     /// allocated with the first of them.
     pub keys: usize,
     /// Additional memory for results, in bytes. Default: 16 MiB.

@@ -133,6 +133,13 @@ impl Assigned {
         self.partitions.values_mut().for_each(Partition::uncommitted);
     }
 
+    /// Records that the broker rejected the offset of this partition.
+    pub(crate) fn rejected(&mut self, name: &PartitionName) {
+        if let Some(partition) = self.partitions.get_mut(name) {
+            partition.uncommitted();
+        }
+    }
+
     /// Returns the offsets to commit, of partitions whose offset has changed, and the messages of the deliveries before them.
     pub(crate) fn transaction(&mut self) -> (TopicPartitionList, Vec<Arc<Output>>) {
         let (mut offsets, mut outputs) = (TopicPartitionList::new(), Vec::new());

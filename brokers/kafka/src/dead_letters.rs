@@ -125,6 +125,8 @@ impl KafkaDeadLetters {
 #[async_trait]
 impl DeadLetters for KafkaDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
+        // A failure or a drop in the middle leaves no listing.
+        self.listed = None;
         let mut letters = HashMap::new();
         let opened = self.open().await?;
         let mut open = opened.rewind()?;
@@ -226,7 +228,7 @@ impl Opened {
 
     /// Starts to read all partitions from their beginning, and returns them.
     ///
-    /// The partitions are assigned once. The client aborts the process if an assignment ends while it replaces another one.
+    /// The partitions are assigned once. If the client ends shortly after a second assignment, it aborts the process.
     fn rewind(&mut self) -> Result<HashSet<i32>, SourceError> {
         let mut list = TopicPartitionList::new();
         for partition in &self.partitions {

@@ -6,9 +6,10 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::assignment::Assignment;
+use crate::place::PartitionName;
 
 /// The context of the client. All events are handled on the thread of the member.
 pub(crate) struct GroupEvents(pub(crate) Arc<Assignment>);
@@ -52,14 +53,22 @@ impl ConsumerContext for GroupEvents {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        // The broker may reject the offsets of some partitions only.
-        let rejected = offsets.elements().iter().find_map(|partition| partition.error().err());
-        if let Some(error) = result.err().or(rejected) {
+        let mut assigned = self.0.lock();
+        assigned.committing = None;
+        if let Err(error) = result {
             debug!(target: "idempotent", %error, "kafka: committing failed; retrying");
-            self.0.lock().not_committed();
+            assigned.not_committed();
         } else {
-            self.0.lock().committing = None;
+            // The broker may reject the offsets of some partitions only.
+            for partition in offsets.elements() {
+                if let Err(error) = partition.error() {
+                    let (topic, number) = (partition.topic(), partition.partition());
+                    warn!(target: "idempotent", topic, number, %error, "kafka: the broker rejected an offset; retrying");
+                    assigned.rejected(&PartitionName { topic: topic.into(), number });
+                }
+            }
         }
+        drop(assigned);
         self.0.changed.notify_one();
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Member {
 const FULL: Duration = Duration::from_millis(100);
 /// The minimum time between two commits.
 const COMMIT: Duration = Duration::from_millis(100);
-/// The maximum time to wait for the result of a commit. The client repeats a commit for a shorter time.
+/// The maximum time to wait for the result of a commit. With a usual session timeout, the client repeats a commit for a shorter time.
 const ANSWER: Duration = Duration::from_secs(60);
 /// The maximum time of the client's own thread to change the position of a partition.
 const SEEK: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A table of consumed keys without a result, with 28 bytes for each key.
+//! A table of consumed keys without a result, with 28 bytes for each place.
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

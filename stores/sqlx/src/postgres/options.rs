@@ -31,7 +31,7 @@ impl PostgresStoreBuilder {
     ///
     /// The primary key keeps an id unique over all partitions, and no statement and no guarantee changes. Each partition is vacuumed by
     /// itself, so several vacuums work at the same time, and each index is smaller. A claim costs the server more processor time,
-    /// because the server plans it again for its partition. The removal of an expired record costs as much as before.
+    /// because the server plans it again for its partition. Each expired record is removed by itself, as in one table.
     ///
     /// A table keeps its partitions, and no migration converts a table. With this setting, opening refuses a table with another number
     /// of partitions. Without it, a store opens tables with any number, so workers do not need it.

@@ -46,7 +46,8 @@ use crate::table::Table;
 /// - A key that is [forgotten](idempotent_core::Admin::forget) in one process is answered by the tiers of other processes for up to
 ///   [`max_age`](idempotent_core::TieredStoreBuilder::max_age).
 /// - A file belongs to one shared store. Remove the file before the process uses another store, or an older backup of the store.
-/// - Facts end by the wall clock of the machine. A clock that is set forward ends facts and bars early.
+/// - Facts end by the clock of the machine at the start of the process. A process that starts with a fast clock ends facts and bars
+///   early, and one that starts with a slow clock keeps them for longer, by the difference.
 /// - An expired fact stays in the file until new facts replace it: each new fact removes up to two expired ones.
 #[derive(Clone)]
 pub struct SqliteTier(Arc<TierFile>);
