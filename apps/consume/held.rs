@@ -34,7 +34,9 @@ impl Held {
         let mut dead = Vec::new();
         let (later, sure): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|entry| certain(&entry.record) > now);
         dead.extend(sure.into_iter().map(|entry| entry.record));
-        sleep_until(Instant::now() + wait).await;
+        if !later.is_empty() {
+            sleep_until(Instant::now() + wait).await;
+        }
         for entry in later {
             // A store that fails here fails at the claims too, and is reported there.
             if let Ok(Some(record)) = executor.store().peek(&entry.key).await

@@ -206,7 +206,14 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
         fail_every: args.fail_every,
         slow,
     });
-    let announcing = tokio::spawn(held.announce(job.executor.clone(), screen.clone()));
+    let mut announcing = Box::pin(held.announce(job.executor.clone(), screen.clone()));
+    // The keys that are certain already are announced before the first claim takes them over.
+    let is_announced = tokio::select! {
+        biased;
+        () = &mut announcing => true,
+        () = std::future::ready(()) => false,
+    };
+    let announcing = (!is_announced).then(|| tokio::spawn(announcing));
     let over = match from {
         From::File(input) => take(&job, input, args, &process).await?,
         From::Queue(queue, input) => {
@@ -216,7 +223,9 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
             queue.consume(&job, args, &process).await?
         }
     };
-    announcing.abort();
+    if let Some(announcing) = announcing {
+        announcing.abort();
+    }
     screen.end();
     let effects = job.effects.rows().await.ok();
     job.effects.close().await;
