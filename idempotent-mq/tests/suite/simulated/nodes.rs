@@ -270,7 +270,7 @@ async fn a_failed_node_whose_keys_have_moved_defers_nothing() {
     for name in names(20) {
         world.broker.send(&name, "{}");
     }
-    world.clock.advance(secs(1)).await;
+    world.clock.advance(secs(3)).await;
     assert_eq!(process.gauges().failed_nodes, 1);
     // A failover: another node has the keys, and the failed node stays silent.
     *store.first.lock().unwrap() = 1;
