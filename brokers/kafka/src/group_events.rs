@@ -72,3 +72,48 @@ impl ConsumerContext for GroupEvents {
         self.0.changed.notify_one();
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Instant;
+
+    use rdkafka::error::RDKafkaErrorCode;
+    use rdkafka::topic_partition_list::Offset;
+
+    use super::*;
+
+    /// Creates an assignment with one settled message, whose commit has no result yet.
+    fn committing() -> Arc<Assignment> {
+        let assignment = Assignment::new(false);
+        let mut list = TopicPartitionList::new();
+        list.add_partition("orders", 0);
+        let mut assigned = assignment.lock();
+        assigned.assign(&list);
+        for partition in assigned.partitions.values_mut() {
+            partition.read(7, None, Instant::now(), 1);
+            assert!(partition.settle(7, 1));
+        }
+        assert_eq!(assigned.commit(), offsets());
+        assigned.committing = Some(Instant::now());
+        drop(assigned);
+        assignment
+    }
+
+    fn offsets() -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("orders", 0, Offset::Offset(8)).unwrap();
+        list
+    }
+
+    #[test]
+    fn a_result_ends_a_commit_and_a_failed_one_is_repeated() {
+        let failed = Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::TopicAuthorizationFailed));
+        for (result, repeated) in [(Ok(()), TopicPartitionList::new()), (failed, offsets())] {
+            let assignment = committing();
+            GroupEvents(assignment.clone()).commit_callback(result, &offsets());
+            let mut assigned = assignment.lock();
+            assert_eq!((assigned.committing, assigned.commit()), (None, repeated));
+        }
+    }
+}

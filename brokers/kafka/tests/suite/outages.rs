@@ -1,11 +1,5 @@
-//! Cut connections, a broker that stops for a while, and one that rejects offsets.
-use idempotent_kafka::{KafkaPublisher, KafkaSource};
-use idempotent_mq::{OutboundMessage, Publish, Settlement};
-use rdkafka::ClientConfig;
-use rdkafka::mocking::MockCluster;
-use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-
-use crate::world::{GROUP, World, counting, one, settle, until_committed};
+//! Cut connections, and a broker that stops for a while.
+use crate::world::{World, counting};
 
 #[tokio::test]
 async fn a_consumer_continues_after_its_connections_were_cut_often() {
@@ -36,23 +30,4 @@ async fn a_consumer_continues_after_its_broker_refused_connections() {
     world.until_committed(0, 2).await;
     running.ended().await.unwrap();
     assert_eq!(runs.number(), 2);
-}
-
-#[tokio::test]
-async fn an_offset_that_the_broker_rejects_is_committed_again() {
-    let cluster = MockCluster::new(1).unwrap();
-    for topic in ["orders", "orders-dead"] {
-        cluster.create_topic(topic, 1, 1).unwrap();
-    }
-    let url = format!("kafka://{}", cluster.bootstrap_servers());
-    let mut source = KafkaSource::connect(&*url, "orders", GROUP).await.unwrap();
-    let sent = KafkaPublisher::new(&*url).publish(&[OutboundMessage::new("orders", "m-1", "body")]).await;
-    sent.into_iter().for_each(|sent| drop(sent.unwrap()));
-    let held = one(&mut source).await;
-    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[denied, denied]);
-    settle(&source, &held, Settlement::Ack).await;
-    let mut client = ClientConfig::new();
-    client.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", GROUP);
-    until_committed(client.create().unwrap(), 0, 1).await;
 }
