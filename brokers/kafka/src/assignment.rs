@@ -22,8 +22,6 @@ pub(crate) struct Assigned {
     pub(crate) revoked: Vec<Position>,
     /// True once the consumer has closed its source: nothing more is delivered.
     pub(crate) is_closing: bool,
-    /// The time of a commit without a result. A second commit could overtake the first one, whose offsets would then remain.
-    pub(crate) committing: Option<Instant>,
 }
 
 /// The assignment, and the means to wait for its changes.
@@ -125,19 +123,6 @@ impl Assigned {
             add(&mut offsets, name, partition.commit());
         }
         offsets
-    }
-
-    /// Records that a commit failed, so that the next one repeats its offsets.
-    pub(crate) fn not_committed(&mut self) {
-        self.committing = None;
-        self.partitions.values_mut().for_each(Partition::uncommitted);
-    }
-
-    /// Records that the broker rejected the offset of this partition.
-    pub(crate) fn rejected(&mut self, name: &PartitionName) {
-        if let Some(partition) = self.partitions.get_mut(name) {
-            partition.uncommitted();
-        }
     }
 
     /// Returns the offsets to commit, of partitions whose offset has changed, and the messages of the deliveries before them.

@@ -6,10 +6,9 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::assignment::Assignment;
-use crate::place::PartitionName;
 
 /// The context of the client. All events are handled on the thread of the member.
 pub(crate) struct GroupEvents(pub(crate) Arc<Assignment>);
@@ -52,68 +51,11 @@ impl ConsumerContext for GroupEvents {
         }
     }
 
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let mut assigned = self.0.lock();
-        assigned.committing = None;
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         if let Err(error) = result {
             debug!(target: "idempotent", %error, "kafka: committing failed; retrying");
-            assigned.not_committed();
-        } else {
-            // The broker may reject the offsets of some partitions only.
-            for partition in offsets.elements() {
-                if let Err(error) = partition.error() {
-                    let (topic, number) = (partition.topic(), partition.partition());
-                    warn!(target: "idempotent", topic, number, %error, "kafka: the broker rejected an offset; retrying");
-                    assigned.rejected(&PartitionName { topic: topic.into(), number });
-                }
-            }
-        }
-        drop(assigned);
-        self.0.changed.notify_one();
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::time::Instant;
-
-    use rdkafka::error::RDKafkaErrorCode;
-    use rdkafka::topic_partition_list::Offset;
-
-    use super::*;
-
-    /// Creates an assignment with one settled message, whose commit has no result yet.
-    fn committing() -> Arc<Assignment> {
-        let assignment = Assignment::new(false);
-        let mut list = TopicPartitionList::new();
-        list.add_partition("orders", 0);
-        let mut assigned = assignment.lock();
-        assigned.assign(&list);
-        for partition in assigned.partitions.values_mut() {
-            partition.read(7, None, Instant::now(), 1);
-            assert!(partition.settle(7, 1));
-        }
-        assert_eq!(assigned.commit(), offsets());
-        assigned.committing = Some(Instant::now());
-        drop(assigned);
-        assignment
-    }
-
-    fn offsets() -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset("orders", 0, Offset::Offset(8)).unwrap();
-        list
-    }
-
-    #[test]
-    fn a_result_ends_a_commit_and_a_failed_one_is_repeated() {
-        let failed = Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::TopicAuthorizationFailed));
-        for (result, repeated) in [(Ok(()), TopicPartitionList::new()), (failed, offsets())] {
-            let assignment = committing();
-            GroupEvents(assignment.clone()).commit_callback(result, &offsets());
-            let mut assigned = assignment.lock();
-            assert_eq!((assigned.committing, assigned.commit()), (None, repeated));
+            self.0.lock().partitions.values_mut().for_each(crate::partition::Partition::uncommitted);
+            self.0.changed.notify_one();
         }
     }
 }

@@ -51,8 +51,6 @@ pub(crate) struct Member {
 const FULL: Duration = Duration::from_millis(100);
 /// The minimum time between two commits.
 const COMMIT: Duration = Duration::from_millis(100);
-/// The maximum time to wait for the result of a commit. With a usual session timeout, the client repeats a commit for a shorter time.
-const ANSWER: Duration = Duration::from_secs(60);
 /// The maximum time of the client's own thread to change the position of a partition.
 const SEEK: Duration = Duration::from_secs(1);
 /// A wake-up of a member without any other event.
@@ -176,28 +174,16 @@ impl Member {
             self.commit_transaction(consumer);
             self.commit_at = Instant::now() + COMMIT;
         } else if now >= self.commit_at {
-            let committing = self.assignment.lock().committing;
-            if let Some(waits) = committing.map(|since| since + ANSWER).filter(|until| now < *until) {
-                return waits;
+            let offsets = self.assignment.lock().commit();
+            // The result of the commit is an event of the group.
+            let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
+            if committed.is_err() {
+                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
             }
-            self.commit_offsets(consumer, now);
+            log_failure("committing", committed);
             self.commit_at = now + COMMIT;
         }
         self.commit_at
-    }
-
-    /// Sends a commit, whose result is an event of the group.
-    fn commit_offsets(&self, consumer: &StreamConsumer<GroupEvents>, now: Instant) {
-        let offsets = {
-            let mut assigned = self.assignment.lock();
-            assigned.committing = Some(now);
-            assigned.commit()
-        };
-        let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
-        if committed.is_err() {
-            self.assignment.lock().not_committed();
-        }
-        log_failure("committing", committed);
     }
 
     /// Commits the settled prefixes in a transaction, together with the messages of their deliveries. Blocks the thread. Does nothing

@@ -1,5 +1,5 @@
 //! The tests of adapters and stores whose clients take minutes to build. `test clients` covers Kafka, SQS and DynamoDB in one
-//! build, and CI runs it. Each of them, and RocketMQ, has a command of its own, which also checks the facade with this feature alone.
+//! build. Each of them, and RocketMQ, has a command of its own, which also checks the facade with this feature alone.
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::process::Command;
