@@ -302,7 +302,7 @@ async fn start(member: Member, setup: Setup) -> Result<(), SourceError> {
 
 async fn run(mut member: Member, setup: Setup, connected: oneshot::Sender<Result<(), SourceError>>) {
     let consumer = match join(&mut member, &setup).await {
-        Ok(consumer) => consumer,
+        Ok(consumer) => Arc::new(consumer),
         Err(error) => return drop(connected.send(Err(error))),
     };
     if connected.send(Ok(())).is_ok() {

@@ -1,11 +1,10 @@
-//! The reactions of a member to events of its group: rebalances and results of commits.
+//! The reactions of a member to the rebalances of its group.
 use std::sync::Arc;
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::error::KafkaError;
 use tracing::debug;
 
 use crate::assignment::Assignment;
@@ -48,14 +47,6 @@ impl ConsumerContext for GroupEvents {
                 self.0.changed.notify_one();
             }
             Rebalance::Error(error) => debug!(target: "idempotent", %error, "kafka: rebalancing failed"),
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if let Err(error) = result {
-            debug!(target: "idempotent", %error, "kafka: committing failed; retrying");
-            self.0.lock().partitions.values_mut().for_each(crate::partition::Partition::uncommitted);
-            self.0.changed.notify_one();
         }
     }
 }

@@ -39,6 +39,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod assignment;
 mod builder;
+mod commits;
 mod dead_letters;
 mod error;
 mod group_events;

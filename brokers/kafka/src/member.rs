@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use idempotent_mq::{Delivery, Received, SourceError, SourceErrorKind};
-use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -13,6 +13,7 @@ use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
 use crate::assignment::{Assignment, names};
+use crate::commits::{Commits, INTERVAL};
 use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
 use crate::message::convert;
@@ -35,8 +36,7 @@ pub(crate) struct Member {
     waiting: Option<Request>,
     /// The time of the last answer.
     answered: Instant,
-    /// The time before which nothing is committed.
-    commit_at: Instant,
+    commits: Commits,
     /// An error that no request has received: a permanent one, or one of a transaction.
     broken: Option<SourceError>,
     window: usize,
@@ -49,8 +49,8 @@ pub(crate) struct Member {
 /// The time after which a member without a request pauses its partitions. Pausing discards messages that were fetched, so a shorter
 /// pause of the consumer does not pause them.
 const FULL: Duration = Duration::from_millis(100);
-/// The minimum time between two commits.
-const COMMIT: Duration = Duration::from_millis(100);
+/// The time after a failed change of a partition before the next attempt.
+const RETRY: Duration = Duration::from_millis(100);
 /// The maximum time of the client's own thread to change the position of a partition.
 const SEEK: Duration = Duration::from_secs(1);
 /// A wake-up of a member without any other event.
@@ -69,7 +69,7 @@ impl Member {
             requests,
             waiting: None,
             answered: now,
-            commit_at: now,
+            commits: Commits::new(now),
             broken: None,
             window,
             retry,
@@ -77,9 +77,9 @@ impl Member {
         }
     }
 
-    /// Runs until the source is closed, and all its deliveries are settled or returned.
-    pub(crate) async fn run(mut self, consumer: &StreamConsumer<GroupEvents>) {
-        while !self.assignment.lock().is_done() {
+    /// Runs until the source is closed, all its deliveries are settled or returned, and no commit is under way.
+    pub(crate) async fn run(mut self, consumer: &Arc<StreamConsumer<GroupEvents>>) {
+        while self.commits.is_running() || !self.assignment.lock().is_done() {
             self.answer_events();
             let is_closing = self.assignment.lock().is_closing;
             let now = Instant::now();
@@ -95,6 +95,9 @@ impl Member {
                     None => self.assignment.lock().is_closing = true,
                 },
                 message = consumer.recv(), if polls => self.received(consumer, message),
+                is_committed = self.commits.ended() => if !is_committed {
+                    self.not_committed();
+                },
                 () = assignment.changed.notified() => {}
                 () = sleep_until(wake.into()) => {}
             }
@@ -149,7 +152,7 @@ impl Member {
             if done.is_err() {
                 // Without this, a partition that was not resumed would stay paused.
                 names(list).iter().for_each(|name| self.partition(name, |partition| partition.is_paused = None));
-                wake = wake.min(now + COMMIT);
+                wake = wake.min(now + RETRY);
             }
             log_failure(doing, done);
         }
@@ -158,32 +161,33 @@ impl Member {
                 Ok(()) => self.partition(&name, |partition| partition.sought(offset)),
                 Err(error) => {
                     debug!(target: "idempotent", %error, "kafka: seeking failed; retrying");
-                    wake = wake.min(now + COMMIT);
+                    wake = wake.min(now + RETRY);
                 }
             }
         }
         wake
     }
 
-    /// Commits the settled prefixes. Returns the time of the next commit.
-    fn commit(&mut self, consumer: &StreamConsumer<GroupEvents>, now: Instant) -> Instant {
-        if !self.assignment.lock().partitions.values().any(Partition::is_dirty) {
-            return now + IDLE;
+    /// Commits the settled prefixes. Returns the time of the next commit, if that is not the end of the commit under way.
+    fn commit(&mut self, consumer: &Arc<StreamConsumer<GroupEvents>>, now: Instant) -> Instant {
+        let is_dirty = self.assignment.lock().partitions.values().any(Partition::is_dirty);
+        let Some(due) = self.commits.due().filter(|_| is_dirty) else { return now + IDLE };
+        if due > now {
+            return due;
         }
-        if now >= self.commit_at && self.assignment.is_transactional {
+        if self.assignment.is_transactional {
             self.commit_transaction(consumer);
-            self.commit_at = Instant::now() + COMMIT;
-        } else if now >= self.commit_at {
+            self.commits.postpone(Instant::now() + INTERVAL);
+        } else {
             let offsets = self.assignment.lock().commit();
-            // The result of the commit is an event of the group.
-            let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
-            if committed.is_err() {
-                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
-            }
-            log_failure("committing", committed);
-            self.commit_at = now + COMMIT;
+            self.commits.start(consumer, offsets);
         }
-        self.commit_at
+        now + IDLE
+    }
+
+    /// Records that a commit failed, so that the next one repeats its offsets.
+    fn not_committed(&self) {
+        self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
     }
 
     /// Commits the settled prefixes in a transaction, together with the messages of their deliveries. Blocks the thread. Does nothing
@@ -197,7 +201,7 @@ impl Member {
         match transactions.commit(consumer, &offsets, &outputs) {
             Ok(()) => self.assignment.lock().committed(&offsets),
             Err(error) => {
-                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
+                self.not_committed();
                 if self.waiting.is_none() && self.broken.is_none() {
                     // No other event shows that the transaction is repeated.
                     self.broken = Some(error);

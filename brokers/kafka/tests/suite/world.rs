@@ -113,7 +113,7 @@ impl World {
 }
 
 /// Waits until this offset of a partition of `orders` is committed.
-async fn until_committed(client: BaseConsumer, partition: i32, offset: i64) {
+pub(crate) async fn until_committed(client: BaseConsumer, partition: i32, offset: i64) {
     let waiting = tokio::task::spawn_blocking(move || {
         let start = Instant::now();
         while committed(&client, partition) != Some(offset) {
