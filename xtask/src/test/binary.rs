@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::tools::capture;
 
 /// The variable with the number of tests that libtest runs at a time.
-const THREADS: &str = "RUST_TEST_THREADS";
+pub(super) const THREADS: &str = "RUST_TEST_THREADS";
 
 /// A test binary of one target of one package.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,11 +1,12 @@
 //! The tests of adapters and stores whose clients take minutes to build. `test clients` covers Kafka, SQS and DynamoDB in one
 //! build. Each of them, and RocketMQ, has a command of its own, which also checks the facade with this feature alone.
 use std::collections::BTreeSet;
+use std::env;
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
 
-use super::binary::libraries;
+use super::binary::{THREADS, libraries};
 use super::lanes::{Job, LANES};
 use super::scratch::Scratch;
 use super::selected::{SelectedTests, run};
@@ -240,6 +241,8 @@ fn run_tests(name: &str, suites: &[&Suite], arguments: &[String], tally: &mut Ta
     for job in &mut jobs {
         // An emulator in Python answers the laws slowly on a loaded machine.
         job.command.env("IDEMPOTENT_KIT_LIMIT", "1200");
+        // Most tests wait for a group of Kafka or for a visibility timeout, and use hardly any processor time.
+        job.command.env(THREADS, env::var_os(THREADS).unwrap_or_else(|| "8".into()));
     }
     run(jobs, LANES, &scratch, tally);
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
