@@ -285,12 +285,17 @@ struct Setup {
     transactions: Option<ClientConfig>,
 }
 
+/// The time for which an idle thread is kept.
+const ALWAYS: Duration = Duration::from_hours(24);
+
 /// Starts the thread of a member, and waits until the member is connected.
 async fn start(member: Member, setup: Setup) -> Result<(), SourceError> {
     let (connected, answer) = oneshot::channel();
     let spawned = std::thread::Builder::new().name("idempotent-kafka".into()).spawn(move || {
         let left = member.assignment.clone();
-        match runtime::Builder::new_current_thread().enable_time().build() {
+        let mut runtime = runtime::Builder::new_current_thread();
+        // One thread for all commits. Starting one later could fail.
+        match runtime.enable_time().max_blocking_threads(1).thread_keep_alive(ALWAYS).build() {
             Ok(runtime) => runtime.block_on(run(member, setup, connected)),
             Err(error) => drop(connected.send(Err(fatal("starting a thread", &error.to_string())))),
         }

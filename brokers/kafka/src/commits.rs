@@ -1,4 +1,4 @@
-//! The commits of a member. Only one is under way at a time, and each one has a result.
+//! The commits of a member. At most one commit is under way at a time, and each commit has a result.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The commits of a member, which run on a thread of their own.
 ///
 /// The client repeats a commit after a broken connection. A second commit under way could overtake the first one, whose older offsets
-/// would then remain. The client reports results of blocking commits only.
+/// would then remain. The binding of the client reports results of blocking commits only.
 #[derive(Debug)]
 pub(crate) struct Commits {
     running: Option<JoinHandle<KafkaResult<()>>>,
@@ -81,7 +81,7 @@ impl Commits {
     }
 }
 
-/// Returns true for errors that every rebalance may cause.
+/// Returns true for errors of a rebalance and of an expelled member, which loses its partitions.
 fn is_of_rebalance(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{IllegalGeneration, RebalanceInProgress, UnknownMemberId};
     matches!(error.rdkafka_error_code(), Some(IllegalGeneration | RebalanceInProgress | UnknownMemberId))
@@ -96,12 +96,15 @@ mod tests {
     #[tokio::test]
     async fn the_next_commit_waits_for_the_result_of_the_one_under_way() {
         let (end, ended) = mpsc::channel();
-        let mut commits = Commits::new(Instant::now());
+        let (start, mut commits) = (Instant::now(), Commits::new(Instant::now()));
         assert!(commits.due().is_some());
         commits.run(move || ended.recv().map_err(|_| KafkaError::Canceled));
         assert_eq!((commits.due(), commits.is_running()), (None, true));
         assert!(end.send(()).is_ok() && commits.ended().await);
-        assert!(!commits.is_running() && commits.due().is_some_and(|due| due <= Instant::now() + INTERVAL));
+        assert!(
+            !commits.is_running()
+                && commits.due().is_some_and(|due| (start + INTERVAL..=Instant::now() + INTERVAL).contains(&due))
+        );
     }
 
     #[tokio::test]

@@ -90,14 +90,14 @@ impl Member {
             let assignment = self.assignment.clone();
             tokio::select! {
                 biased;
+                is_committed = self.commits.ended() => if !is_committed {
+                    self.not_committed();
+                },
                 request = self.requests.recv(), if !is_closing => match request {
                     Some(request) => self.waiting = Some(request),
                     None => self.assignment.lock().is_closing = true,
                 },
                 message = consumer.recv(), if polls => self.received(consumer, message),
-                is_committed = self.commits.ended() => if !is_committed {
-                    self.not_committed();
-                },
                 () = assignment.changed.notified() => {}
                 () = sleep_until(wake.into()) => {}
             }
@@ -168,7 +168,7 @@ impl Member {
         wake
     }
 
-    /// Commits the settled prefixes. Returns the time of the next commit, if that is not the end of the commit under way.
+    /// Commits the settled prefixes. Returns the time of the next call. The end of a commit under way wakes the member, too.
     fn commit(&mut self, consumer: &Arc<StreamConsumer<GroupEvents>>, now: Instant) -> Instant {
         let is_dirty = self.assignment.lock().partitions.values().any(Partition::is_dirty);
         let Some(due) = self.commits.due().filter(|_| is_dirty) else { return now + IDLE };
@@ -182,7 +182,7 @@ impl Member {
             let offsets = self.assignment.lock().commit();
             self.commits.start(consumer, offsets);
         }
-        now + IDLE
+        self.commits.due().unwrap_or(now + IDLE)
     }
 
     /// Records that a commit failed, so that the next one repeats its offsets.

@@ -1,4 +1,6 @@
 //! Transactions that are rejected, fenced or interrupted, and the messages that readers see afterwards.
+use std::time::Duration;
+
 use idempotent_harness::proxy::Fault;
 use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
@@ -9,7 +11,7 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::transactions::{RECEIPTS, failure, receipt, receipts, world};
-use crate::world::{GROUP, Held, LIMIT, World, config, one, receive, settle};
+use crate::world::{GROUP, Held, LIMIT, World, config, one, receive, settle, until_committed};
 
 /// A simulated cluster, which rejects requests if a test sets that, and a source that holds one delivery.
 struct Rejecting {
@@ -60,6 +62,25 @@ async fn a_transaction_whose_message_is_rejected_is_repeated_and_its_message_is_
     assert_eq!(receipts(reader.clone(), 1), ["body"]);
     rejecting.source.close().await;
     assert_eq!(receipts(reader, 1), ["body"]);
+}
+
+#[tokio::test]
+async fn a_rejected_transaction_is_repeated_while_another_handler_runs_and_the_source_is_closed() {
+    /// A member without an event wakes up after 60 s.
+    const WITHOUT_AN_EVENT: Duration = Duration::from_secs(40);
+    let Rejecting { cluster, mut source, held } = Rejecting::new().await;
+    let publisher = KafkaPublisher::new(format!("kafka://{}", cluster.bootstrap_servers()));
+    publisher.publish(&[OutboundMessage::new("orders", "m-2", "body")]).await.pop().unwrap().unwrap();
+    let running = one(&mut source).await;
+    source.close().await;
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION;
+    cluster.request_errors(RDKafkaApiKey::TxnOffsetCommit, &[error]);
+    settle(&source, &held, Settlement::Ack).await;
+    let mut client = ClientConfig::new();
+    client.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", GROUP);
+    let committed = until_committed(client.create().unwrap(), 0, 1);
+    tokio::time::timeout(WITHOUT_AN_EVENT, committed).await.unwrap();
+    settle(&source, &running, Settlement::Ack).await;
 }
 
 #[tokio::test]
