@@ -72,12 +72,13 @@ async fn the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_the_st
     {
         let table = open(&folder).await;
         let mut source = table.source().on_wheel(WINDOW);
-        table.put(&ScheduledTask::after("due meanwhile", Duration::from_millis(100), "")).await.unwrap();
-        table.put(&ScheduledTask::after("due later", Duration::from_millis(1_500), "")).await.unwrap();
+        // Long enough for a loaded machine to put both before the first one is due.
+        table.put(&ScheduledTask::after("due meanwhile", Duration::from_millis(3_000), "")).await.unwrap();
+        table.put(&ScheduledTask::after("due later", Duration::from_millis(4_000), "")).await.unwrap();
         // It is on the wheel, and goes with the process.
         assert!(tokio::time::timeout(Duration::from_millis(20), source.receive(9)).await.is_err());
     }
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    tokio::time::sleep(Duration::from_millis(3_050)).await;
     let table = open(&folder).await;
     let came = come(&mut table.source().on_wheel(WINDOW), 2).await;
     assert_eq!(came.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["due meanwhile", "due later"]);
