@@ -91,15 +91,31 @@ impl KafkaDeadLetters {
     }
 
     async fn open(&mut self) -> Result<&mut Opened, SourceError> {
-        let opened = match self.opened.take() {
-            Some(opened) => opened,
-            None => {
-                let (server, dead) = (self.server.clone(), self.dead.clone());
-                let opened = spawn_blocking(move || Opened::new(&server, &dead)).await;
-                opened.map_err(|error| transient("connecting", error))??
-            }
-        };
+        let opened = self.take().await?;
         Ok(self.opened.insert(opened))
+    }
+
+    /// Takes the clients out of this handle. Connects if there are none.
+    async fn take(&mut self) -> Result<Opened, SourceError> {
+        if let Some(opened) = self.opened.take() {
+            return Ok(opened);
+        }
+        let (server, dead) = (self.server.clone(), self.dead.clone());
+        let opened = spawn_blocking(move || Opened::new(&server, &dead)).await;
+        opened.map_err(|error| transient("connecting", error))?
+    }
+
+    /// Starts to read all partitions from their beginning.
+    async fn rewind(&mut self) -> Result<(), SourceError> {
+        let mut opened = self.take().await?;
+        let rewound = spawn_blocking(move || {
+            let open = opened.rewind();
+            (opened, open)
+        });
+        let (opened, open) = rewound.await.map_err(|error| transient(READING, error))?;
+        self.opened = Some(opened);
+        self.open = open?;
+        Ok(())
     }
 
     /// Returns the letter that `next` returned last.
@@ -128,8 +144,9 @@ impl DeadLetters for KafkaDeadLetters {
         // A failure or a drop in the middle leaves no listing.
         self.listed = None;
         let mut letters = HashMap::new();
+        self.rewind().await?;
+        let mut open = std::mem::take(&mut self.open);
         let opened = self.open().await?;
-        let mut open = opened.rewind()?;
         while !open.is_empty() {
             let Some(message) = opened.next(&mut open).await? else { continue };
             let at = (message.partition(), message.offset());
@@ -140,7 +157,9 @@ impl DeadLetters for KafkaDeadLetters {
             };
         }
         let listed: BTreeSet<_> = letters.into_values().collect();
-        self.open = if listed.is_empty() { HashSet::new() } else { opened.rewind()? };
+        if !listed.is_empty() {
+            self.rewind().await?;
+        }
         Ok(self.listed.insert(listed).len() as u64)
     }
 
@@ -226,7 +245,7 @@ impl Opened {
         })
     }
 
-    /// Starts to read all partitions from their beginning, and returns them.
+    /// Starts to read all partitions from their beginning, and returns them. Blocks the thread.
     ///
     /// The partitions are assigned once. If the client ends shortly after a second assignment, it aborts the process.
     fn rewind(&mut self) -> Result<HashSet<i32>, SourceError> {
