@@ -73,12 +73,16 @@ async fn the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_the_st
         let table = open(&folder).await;
         let mut source = table.source().on_wheel(WINDOW);
         // Long enough for a loaded machine to put both before the first one is due.
-        table.put(&ScheduledTask::after("due meanwhile", Duration::from_millis(3_000), "")).await.unwrap();
-        table.put(&ScheduledTask::after("due later", Duration::from_millis(4_000), "")).await.unwrap();
+        table.put(&ScheduledTask::after("due meanwhile", WINDOW - Duration::from_secs(1), "")).await.unwrap();
+        table.put(&ScheduledTask::after("due later", WINDOW, "")).await.unwrap();
         // It is on the wheel, and goes with the process.
         assert!(tokio::time::timeout(Duration::from_millis(20), source.receive(9)).await.is_err());
     }
-    tokio::time::sleep(Duration::from_millis(3_050)).await;
+    // The window passes for the first one.
+    let earlier = sqlx::query("UPDATE idempotent_delay SET due_at=due_at-? WHERE seq=1");
+    let earlier = earlier.bind(i64::try_from(WINDOW.as_micros()).unwrap());
+    let moved = earlier.execute(&pool(&folder).await).await.unwrap();
+    assert_eq!(moved.rows_affected(), 1);
     let table = open(&folder).await;
     let came = come(&mut table.source().on_wheel(WINDOW), 2).await;
     assert_eq!(came.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["due meanwhile", "due later"]);
