@@ -6,27 +6,22 @@ use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
 use rdkafka::ClientConfig;
 use rdkafka::message::OwnedHeaders;
-use rdkafka::mocking::MockCluster;
-use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::transactions::{RECEIPTS, failure, receipt, receipts, world};
-use crate::world::{GROUP, Held, LIMIT, World, config, one, receive, settle};
+use crate::world::{GROUP, Held, LIMIT, Simulated, World, config, one, receive, settle, simulated};
 
 /// A simulated cluster, which rejects requests if a test sets that, and a source that holds one delivery.
 struct Rejecting {
-    cluster: MockCluster<'static, DefaultProducerContext>,
+    cluster: Simulated,
     source: KafkaSource,
     held: Held,
 }
 
 impl Rejecting {
     async fn new() -> Self {
-        let cluster = MockCluster::new(1).unwrap();
-        for topic in ["orders", "orders-dead", RECEIPTS] {
-            cluster.create_topic(topic, 1, 1).unwrap();
-        }
-        let url = format!("kafka://{}", cluster.bootstrap_servers());
+        let (cluster, url) = simulated();
+        cluster.create_topic(RECEIPTS, 1, 1).unwrap();
         let builder = KafkaSource::builder(&*url, "orders", GROUP).transactions("billing-0");
         let mut source = builder.connect().await.unwrap();
         let publisher = KafkaPublisher::new(&*url);

@@ -5,10 +5,9 @@ use idempotent_mq::{DeadLetter, DeadLetters, OutboundMessage, Publish, Redrive, 
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
-use rdkafka::mocking::MockCluster;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use crate::world::{LIMIT, World, config, ms, one, retry, settle};
+use crate::world::{LIMIT, World, config, ms, one, retry, settle, simulated};
 
 /// Returns the record at an offset of the only partition of a topic.
 fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
@@ -69,11 +68,7 @@ async fn a_message_without_key_or_value_is_delivered_dead_lettered_and_put_back_
 
 #[tokio::test]
 async fn an_empty_value_is_no_tombstone() {
-    let cluster = MockCluster::new(1).unwrap();
-    for topic in ["orders", "orders-dead"] {
-        cluster.create_topic(topic, 1, 1).unwrap();
-    }
-    let url = format!("kafka://{}", cluster.bootstrap_servers());
+    let (_cluster, url) = simulated();
     let mut source = KafkaSource::connect(&*url, "orders", "billing").await.unwrap();
     let publisher = KafkaPublisher::new(&*url);
     let sent = publisher.publish(&[OutboundMessage::new("orders", "m-1", "")]).await;

@@ -2,10 +2,9 @@
 use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, Source};
 use rdkafka::ClientConfig;
-use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{GROUP, World, counting, one, settle, until_committed};
+use crate::world::{GROUP, World, counting, one, settle, simulated, until_committed};
 
 #[tokio::test]
 async fn a_consumer_continues_after_its_connections_were_cut_often() {
@@ -40,14 +39,10 @@ async fn a_consumer_continues_after_its_broker_refused_connections() {
 
 #[tokio::test]
 async fn a_commit_that_the_broker_rejected_is_repeated_without_another_message() {
-    let cluster = MockCluster::new(1).unwrap();
-    for topic in ["orders", "orders-dead"] {
-        cluster.create_topic(topic, 1, 1).unwrap();
-    }
+    let (cluster, url) = simulated();
     // The client does not repeat a request with this error.
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[error, error]);
-    let url = format!("kafka://{}", cluster.bootstrap_servers());
     let mut source = KafkaSource::connect(&*url, "orders", GROUP).await.unwrap();
     let sent = KafkaPublisher::new(&*url).publish(&[OutboundMessage::new("orders", "m-1", "body")]).await;
     sent.into_iter().for_each(|sent| drop(sent.unwrap()));

@@ -6,10 +6,9 @@ use std::process::{Command, Stdio};
 use idempotent_kafka::KafkaSource;
 use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
 use rdkafka::message::OwnedHeaders;
-use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{GROUP, LIMIT, World, builder_at, counting, one, receive, retry, settle};
+use crate::world::{GROUP, LIMIT, World, builder_at, counting, one, receive, retry, settle, simulated};
 
 /// The variable that contains the URL for the process.
 const URL: &str = "IDEMPOTENT_TEST_KAFKA";
@@ -199,13 +198,9 @@ async fn a_static_member_that_restarts_gets_its_partition_back_and_others_keep_t
 
 #[tokio::test]
 async fn a_static_member_whose_name_another_process_has_ends_with_the_remedy() {
-    let cluster = MockCluster::new(1).unwrap();
-    for topic in ["orders", "orders-dead"] {
-        cluster.create_topic(topic, 1, 1).unwrap();
-    }
+    let (cluster, url) = simulated();
     let fenced = RDKafkaRespErr::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
     cluster.request_errors(RDKafkaApiKey::JoinGroup, &[fenced]);
-    let url = format!("kafka://{}", cluster.bootstrap_servers());
     let mut source = KafkaSource::builder(url, "orders", GROUP).member("billing-0").connect().await.unwrap();
     let waiting = async {
         loop {

@@ -14,7 +14,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::OwnedHeaders;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -128,6 +129,19 @@ fn committed(client: &BaseConsumer, partition: i32) -> Option<i64> {
     list.add_partition("orders", partition);
     let committed = client.committed_offsets(list, LIMIT).unwrap();
     committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+}
+
+/// A simulated cluster, whose answers a test can replace by errors.
+pub(crate) type Simulated = MockCluster<'static, DefaultProducerContext>;
+
+/// Starts a simulated cluster with the topics of a source, and returns the cluster and its URL.
+pub(crate) fn simulated() -> (Simulated, String) {
+    let cluster = MockCluster::new(1).unwrap();
+    for topic in ["orders", "orders-dead"] {
+        cluster.create_topic(topic, 1, 1).unwrap();
+    }
+    let url = format!("kafka://{}", cluster.bootstrap_servers());
+    (cluster, url)
 }
 
 pub(crate) fn config(server: &KafkaServer) -> ClientConfig {
