@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Parser;
+use futures_util::FutureExt;
 use idempotent::store::{Entropy, OsEntropy};
 use idempotent::{Disposition, Executor, Outcome, Policy, Scene, Tracing, idempotent};
 use sqlx::Sqlite;
@@ -208,11 +209,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     });
     let mut announcing = Box::pin(held.announce(job.executor.clone(), screen.clone()));
     // The keys that are certain already are announced before the first claim takes them over.
-    let is_announced = tokio::select! {
-        biased;
-        () = &mut announcing => true,
-        () = std::future::ready(()) => false,
-    };
+    let is_announced = announcing.as_mut().now_or_never().is_some();
     let announcing = (!is_announced).then(|| tokio::spawn(announcing));
     let over = match from {
         From::File(input) => take(&job, input, args, &process).await?,
