@@ -1,10 +1,10 @@
 //! The decision which calls the layer handles.
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::HeaderMap;
 use http::request::Parts;
-use http::{HeaderName, Method};
-use idempotent_tower::__private::is_grpc;
+use http::{HeaderName, Method, StatusCode};
+use idempotent_tower::__private::{is_grpc, is_grpc_web};
 use idempotent_tower::{KeyRules, Problem, ProblemKind};
 
 use crate::method_set::MethodSet;
@@ -27,7 +27,8 @@ pub enum StreamPolicy {
     /// A streaming request runs without protection. A streaming response reaches its caller as it arrives, the key
     /// counts as done, and a duplicate learns that the response was not stored. A unary call whose request pauses for
     /// longer than [`stream_after`](crate::GrpcLayer::stream_after) counts as a stream as well, and runs without
-    /// protection.
+    /// protection. A streaming request to a method in [`require_key`](crate::GrpcLayer::require_key) is refused, as with
+    /// [`Refuse`](Self::Refuse).
     PassThrough,
 }
 
@@ -45,35 +46,45 @@ pub(crate) struct CallRules {
 #[derive(Debug)]
 pub(crate) enum Treatment {
     PassThrough,
-    Handle,
+    /// Handles the call, with this policy for a streaming request.
+    Handle(StreamPolicy),
     Refuse(Problem),
+    /// Refuses a request that is no gRPC call, with this HTTP status.
+    RefuseForm(StatusCode),
 }
 
 impl CallRules {
     /// Decides by the head of a request.
     pub(crate) fn treatment(&self, head: &Parts) -> Treatment {
         let path = head.uri.path();
-        if head.method != Method::POST || self.passed.contains(path) {
+        if self.passed.contains(path) {
             return Treatment::PassThrough;
         }
-        let has_binary = || has_binary_entry(&head.headers, self.key.header_name());
-        let has_key = head.headers.contains_key(self.key.header_name());
-        if !has_key && !has_binary() && !self.key_required.contains(path) {
+        // The services inside check neither the HTTP method nor the content type before they run a method.
+        let is_required = self.key_required.contains(path);
+        let has_binary = has_binary_entry(&head.headers, self.key.header_name());
+        if !is_required && !has_binary && !head.headers.contains_key(self.key.header_name()) {
             return Treatment::PassThrough;
+        }
+        let is_call = is_grpc(&head.headers);
+        if head.method != Method::POST && (is_required || is_call) {
+            return Treatment::RefuseForm(StatusCode::METHOD_NOT_ALLOWED);
         }
         if is_grpc_web(&head.headers) {
             tracing::error!(target: "idempotent", "a gRPC-Web call cannot be handled; put `GrpcLayer` inside `GrpcWebLayer`");
             return Treatment::Refuse(Problem::new(ProblemKind::Misconfigured));
         }
-        if !is_grpc(&head.headers) {
-            return Treatment::PassThrough;
+        match (is_call, is_required) {
+            (false, false) => Treatment::PassThrough,
+            (false, true) => Treatment::RefuseForm(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            (true, _) if has_binary => {
+                let detail =
+                    format!("idempotency key: sent as binary metadata; send the entry `{}`", self.key.header_name());
+                Treatment::Refuse(Problem::new(ProblemKind::InvalidKey).detail(detail))
+            }
+            (true, true) => Treatment::Handle(StreamPolicy::Refuse),
+            (true, false) => Treatment::Handle(self.streams),
         }
-        if has_binary() {
-            let detail =
-                format!("idempotency key: sent as binary metadata; send the entry `{}`", self.key.header_name());
-            return Treatment::Refuse(Problem::new(ProblemKind::InvalidKey).detail(detail));
-        }
-        Treatment::Handle
     }
 
     /// Returns the problems of the settings.
@@ -107,8 +118,4 @@ impl CallRules {
 /// Returns whether the headers contain the entry in its binary form.
 fn has_binary_entry(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.keys().any(|key| key.as_str().strip_suffix("-bin") == Some(name.as_str()))
-}
-
-fn is_grpc_web(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc-web"))
 }

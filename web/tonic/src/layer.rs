@@ -28,7 +28,8 @@ use crate::{GrpcService, StreamPolicy};
 /// - The same key with a different message is rejected with FAILED_PRECONDITION.
 /// - A call that fails frees its key.
 ///
-/// All other calls pass through untouched, health checks and reflection included. The method runs in its own task, so a
+/// All other calls pass through untouched, health checks and reflection included, unless
+/// [`require_key`](Self::require_key) names their method. The method runs in its own task, so a
 /// client that disconnects does not stop it, nor does a deadline.
 ///
 /// Put authentication, rate limits and the translation of gRPC-Web *outside* this layer.
@@ -105,6 +106,9 @@ impl GrpcLayer {
 
     /// Rejects calls of these methods without a key, with INVALID_ARGUMENT. A method is `/package.Service/Method`, and
     /// `/package.Service/*` names all methods of a service. Several calls add up.
+    ///
+    /// A request for such a method that is no unary gRPC call is rejected as well, with or without a key: another HTTP
+    /// method than POST, another content type, or a streaming request whatever the [`StreamPolicy`].
     ///
     /// # Default
     /// Calls without a key pass through without protection

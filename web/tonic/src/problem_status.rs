@@ -2,7 +2,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use http::{HeaderName, Response, StatusCode};
+use http::header::ALLOW;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use idempotent_tower::{Denied, Problem, ProblemKind};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
@@ -71,6 +72,19 @@ pub(crate) fn stream_refused() -> Status {
     const TEXT: &str = "a call with an idempotency key has one request message and one response message, each followed by \
                         the end; send streaming calls without a key";
     Status::with_error_details(Code::Unimplemented, TEXT, error_info("streaming-call", false))
+}
+
+/// Returns the refusal of a request that is no gRPC call. The HTTP status is for clients that do not read gRPC statuses.
+pub(crate) fn form_refused<B: Default>(status: StatusCode) -> Response<B> {
+    const TEXT: &str = "a call of this method needs an idempotency key, the HTTP method POST and the content type \
+                        `application/grpc`";
+    let refused = Status::with_error_details(Code::InvalidArgument, TEXT, error_info("no-grpc-call", false));
+    let mut response = refused.into_http();
+    *response.status_mut() = status;
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    response
 }
 
 /// Returns the details of all statuses. The reason is the code of the problem in the form of `google.rpc.ErrorInfo`.

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::StreamPolicy;
 use crate::call_rules::{CallRules, Treatment};
-use crate::problem_status::{problem_status, stream_refused};
+use crate::problem_status::{form_refused, problem_status, stream_refused};
 use crate::unary_request::UnaryRequest;
 use crate::unary_responses::{UnaryCall, UnaryResponses};
 
@@ -97,8 +97,9 @@ where
                 let refused = problem_status(&problem, self.rules.key.header_name()).into_http();
                 Box::pin(std::future::ready(Ok(refused)))
             }
-            Treatment::Handle => {
-                let resumes = self.rules.streams == StreamPolicy::PassThrough;
+            Treatment::RefuseForm(status) => Box::pin(std::future::ready(Ok(form_refused(status)))),
+            Treatment::Handle(streams) => {
+                let resumes = streams == StreamPolicy::PassThrough;
                 let head = resumes.then(|| (parts.clone(), self.inner.clone()));
                 let (body, mut stream) =
                     UnaryRequest::checked(body, self.clock.clone(), self.rules.stream_after, resumes);

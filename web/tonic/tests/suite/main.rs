@@ -1,5 +1,6 @@
 //! The layer in tonic's server, called by tonic's client over TCP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod call_forms;
 mod denied_callers;
 mod interruptions;
 mod key_metadata;

@@ -9,7 +9,7 @@ use tonic::{Code, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
-use crate::support::{Payment, Receipt, World, after_pause, payment, until, with_key};
+use crate::support::{Payment, Receipt, TEA, World, after_pause, payment, until, with_key};
 
 async fn passing() -> (World, VirtualClock) {
     World::timed(|layer| layer.streams(StreamPolicy::PassThrough)).await
@@ -82,6 +82,18 @@ async fn a_streaming_request_passes_through_with_all_its_messages() {
     }
     assert_eq!(upload(&world, vec![]).await.unwrap().get_ref().run, 0);
     assert_eq!(world.executor.counts().of("ran"), 0);
+}
+
+#[tokio::test]
+async fn a_streaming_request_to_a_method_that_requires_a_key_is_refused_whatever_the_policy() {
+    let (world, clock) =
+        World::timed(|layer| layer.streams(StreamPolicy::PassThrough).require_key(["/shop.Orders/*"])).await;
+    refused(upload(&world, vec![payment("tea"), payment("coffee")]).await);
+    refused(after_pause(&clock, chat(&world, Some(payment("tea")))).await.1);
+    // A unary method ignores further messages.
+    let headers = [("content-type", "application/grpc"), ("idempotency-key", "a")];
+    let refused = world.raw("/shop.Orders/Pay", &headers, &[TEA, TEA].concat()).await;
+    assert_eq!((refused.status(), world.shop.runs()), (Some("12"), 0), "{refused:?}");
 }
 
 #[tokio::test]

@@ -225,7 +225,12 @@ impl World {
 
     /// Sends bytes as the body of a POST, and returns the response in its parts.
     pub(crate) async fn raw(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Raw {
-        let mut request = http::Request::post(path).header("te", "trailers");
+        self.raw_by("POST", path, headers, body).await
+    }
+
+    /// Sends bytes as the body of a request with this HTTP method.
+    pub(crate) async fn raw_by(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Raw {
+        let mut request = http::Request::builder().method(method).uri(path).header("te", "trailers");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -234,7 +239,7 @@ impl World {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap();
         let trailers = body.trailers().cloned();
-        Raw { headers: parts.headers, body: body.to_bytes(), trailers }
+        Raw { http_status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
     }
 
     /// Sends a call with the protobuf encoding of a payment of `tea`.
@@ -250,6 +255,7 @@ pub(crate) const TEA: &[u8] = b"\0\0\0\0\x05\x0a\x03tea";
 /// A response in its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw {
+    pub(crate) http_status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,

@@ -47,10 +47,26 @@ pub(crate) fn grpc_status(headers: &HeaderMap) -> Option<&header::HeaderValue> {
     headers.get("grpc-status")
 }
 
-/// Returns whether a response is gRPC. gRPC-Web is excluded, because its status is part of the body.
+/// Returns whether a message is gRPC. gRPC-Web is excluded, because its status is part of the body.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-    kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    has_media_type(headers, |rest| matches!(rest.trim_ascii_start().first(), None | Some(b'+' | b';')))
+}
+
+/// Returns whether a message is gRPC-Web.
+pub fn is_grpc_web(headers: &HeaderMap) -> bool {
+    has_media_type(headers, |rest| has_prefix(rest, b"-web"))
+}
+
+/// Returns whether a content type begins with `application/grpc`, in any case, and continues as `accepts` requires. Any line
+/// of several counts, because a receiver may read any of them.
+fn has_media_type(headers: &HeaderMap, accepts: impl Fn(&[u8]) -> bool) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    let mut kinds = headers.get_all(header::CONTENT_TYPE).iter().map(|kind| kind.as_bytes().trim_ascii());
+    kinds.any(|kind| has_prefix(kind, GRPC) && accepts(&kind[GRPC.len()..]))
+}
+
+fn has_prefix(text: &[u8], prefix: &[u8]) -> bool {
+    text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// The decision of a handler about its response, which overrides the [`StorePolicy`]. Insert it into the extensions of
@@ -99,16 +115,22 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_recognised_by_its_content_type() {
-        for (kind, expected) in [
-            ("application/grpc", true),
-            ("application/grpc+proto", true),
-            ("application/grpc;x=1", true),
-            ("application/grpc-web", false),
-            ("application/json", false),
+    fn grpc_is_recognised_by_its_content_type_in_any_case() {
+        for (kind, grpc, web) in [
+            ("application/grpc", true, false),
+            ("Application/GRPC+proto", true, false),
+            ("application/grpc;x=1", true, false),
+            (" application/grpc ; x=1", true, false),
+            ("application/grpc-web", false, true),
+            ("APPLICATION/GRPC-WEB-TEXT", false, true),
+            ("application/grpc-we", false, false),
+            ("application/grpcx", false, false),
+            ("application/grp", false, false),
+            ("application/json", false, false),
         ] {
-            assert_eq!(is_grpc(&headers("content-type", kind)), expected, "{kind}");
+            let headers = headers("content-type", kind);
+            assert_eq!((is_grpc(&headers), is_grpc_web(&headers)), (grpc, web), "{kind}");
         }
-        assert!(!is_grpc(&HeaderMap::new()));
+        assert!(!is_grpc(&HeaderMap::new()) && !is_grpc_web(&HeaderMap::new()));
     }
 }
