@@ -72,7 +72,7 @@ impl Shop {
     ///
     /// Headers: `x-hold` waits for [`open`](Self::open), then `x-panic` panics. `x-status` is the status, `x-size` the
     /// size of the body, `x-decide` is `store` or `release`, `x-stream` streams the body, `x-echo` sends `body`, `x-mark` adds
-    /// the mark of a replay.
+    /// the mark of a replay, `x-exchange` headers that describe the exchange.
     pub async fn run(
         &self,
         told: impl Fn(&str) -> Option<String>,
@@ -103,6 +103,10 @@ impl Shop {
         ];
         if told("x-mark").is_some() {
             headers.push(("idempotent-replayed", b"true".to_vec()));
+        }
+        if told("x-exchange").is_some() {
+            let names = ["x-ratelimit-remaining", "x-request-id", "server-timing", "traceparent"];
+            headers.extend(names.map(|name| (name, run.to_string().into_bytes())));
         }
         let decision = match told("x-decide").as_deref() {
             Some("store") => Some(Idempotent::store()),

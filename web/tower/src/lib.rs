@@ -46,5 +46,6 @@ pub mod __private {
     pub use crate::panic_guard::catch_panic;
     pub use crate::response::body::PartialBody;
     pub use crate::response::classify::StreamedBody;
+    pub use crate::response::exchange_headers::EXCHANGE_HEADERS;
     pub use crate::response::store_policy::{is_grpc, is_grpc_web};
 }

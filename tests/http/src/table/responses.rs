@@ -12,6 +12,10 @@ fn status(key: &str, status: &str) -> Ask {
     order(key).header("x-status", status)
 }
 
+fn exchange(key: &str) -> Ask {
+    order(key).header("x-exchange", "1")
+}
+
 fn decide(key: &str, status: &str, decision: &str) -> Ask {
     order(key).header("x-status", status).header("x-decide", decision)
 }
@@ -117,6 +121,39 @@ pub(super) fn rows() -> Vec<Row> {
             vec![
                 (order("a"), Ran(1).with("x-line", "1")),
                 (order("a"), Replayed(1).with("set-cookie", "session=secret").without("x-line")),
+            ],
+        ),
+        row(
+            "headers that describe the first exchange are not replayed",
+            layer(),
+            1,
+            vec![
+                (
+                    exchange("a"),
+                    Ran(1)
+                        .with("x-ratelimit-remaining", "1")
+                        .with("x-request-id", "1")
+                        .with("server-timing", "1")
+                        .with("traceparent", "1"),
+                ),
+                (
+                    exchange("a"),
+                    Replayed(1)
+                        .with("x-line", "1")
+                        .without("x-ratelimit-remaining")
+                        .without("x-request-id")
+                        .without("server-timing")
+                        .without("traceparent"),
+                ),
+            ],
+        ),
+        row(
+            "headers that describe the first exchange can be kept",
+            layer().response(ResponseRules::default().keep("x-request-id".parse().unwrap())),
+            1,
+            vec![
+                (exchange("a"), Ran(1)),
+                (exchange("a"), Replayed(1).with("x-request-id", "1").without("server-timing")),
             ],
         ),
         row(

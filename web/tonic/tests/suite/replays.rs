@@ -25,6 +25,21 @@ async fn a_duplicate_receives_the_recorded_message_and_metadata() {
 }
 
 #[tokio::test]
+async fn metadata_that_describe_the_first_call_are_left_out_unless_they_are_kept() {
+    const NAMES: [&str; 5] =
+        ["x-run", "x-ratelimit-remaining", "x-request-id", "grpc-trace-bin", "endpoint-load-metrics"];
+    let keep = ResponseRules::default().keep("x-request-id".parse().unwrap());
+    for (rules, replayed) in [(ResponseRules::default(), &NAMES[..1]), (keep, &["x-run", "x-request-id"])] {
+        let world = World::with(|layer| layer.response(rules)).await;
+        for expected in [&NAMES[..], replayed] {
+            let headers = world.pay("a", "traced").await.unwrap().into_parts().0.into_headers();
+            let present: Vec<_> = NAMES.into_iter().filter(|name| headers.contains_key(*name)).collect();
+            assert_eq!(present, expected);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_replay_equals_the_response_byte_for_byte() {
     let world = World::new().await;
     let [first, mut second] =

@@ -80,6 +80,11 @@ impl Shop {
         if payment.order == "tentative" {
             response.extensions_mut().insert(Idempotent::release());
         }
+        if payment.order == "traced" {
+            for name in ["x-ratelimit-remaining", "x-request-id", "grpc-trace-bin", "endpoint-load-metrics"] {
+                response.metadata_mut().as_mut().insert(name, http::HeaderValue::from(run));
+            }
+        }
         response.metadata_mut().insert("x-run", run.into());
         response.metadata_mut().append("x-part", "one".parse().unwrap());
         response.metadata_mut().append("x-part", "two".parse().unwrap());

@@ -11,6 +11,7 @@ use idempotent_core::{Executor, OnLeaseLost, Policy, SystemClock};
 
 use crate::panic_guard::catch_panic;
 use crate::response::body_store::{BodyStore, BodyStoreConfig};
+use crate::response::exchange_headers::describes_exchange;
 use crate::response::replay_header::ReplayHeader;
 use crate::response::store_policy::{Idempotent, StorePolicy, grpc_status, is_grpc};
 
@@ -27,9 +28,6 @@ static CONNECTION_HEADERS: [HeaderName; 10] = [
     header::UPGRADE,
     header::CONTENT_LENGTH,
 ];
-
-/// Headers that apply to one moment, or to one client (RFC 6265). They are stored only on request.
-static TRANSIENT_HEADERS: [HeaderName; 3] = [header::DATE, header::SET_COOKIE, header::AUTHORIZATION];
 
 /// The largest total size of the stored headers, in bytes.
 pub(crate) const MAX_HEADERS: usize = 256 << 10;
@@ -152,7 +150,12 @@ impl ResponseRules {
         self
     }
 
-    /// Stores a header that is not stored by default, such as `Set-Cookie`. Headers of the connection are never stored.
+    /// Stores a header that is not stored by default, such as `Set-Cookie` or `X-Request-Id`. Headers of the connection are
+    /// never stored. Applies to trailers as well.
+    ///
+    /// # Default
+    /// Headers that describe the first exchange are not stored: cookies, dates, rate limits, ids of requests and traces,
+    /// timings, and the work of caches and proxies. The guide on HTTP lists them
     pub fn keep(mut self, name: HeaderName) -> Self {
         self.kept.push(name);
         self
@@ -239,8 +242,8 @@ impl ResponseRules {
         headers.iter().filter(move |(name, _)| {
             let is_hop = (CONNECTION_HEADERS.contains(name) && !(trailers && *name == header::TRAILER))
                 || hops.iter().any(|hop| name.as_str().eq_ignore_ascii_case(hop));
-            let is_transient = TRANSIENT_HEADERS.contains(name) && !self.kept.contains(name);
-            !is_hop && !is_transient && !self.dropped.contains(name)
+            let is_left_out = describes_exchange(name) && !self.kept.contains(name);
+            !is_hop && !is_left_out && !self.dropped.contains(name)
         })
     }
 

@@ -4,6 +4,7 @@ mod annotated_handlers;
 mod bodies;
 mod callers_and_routes;
 mod disconnect;
+mod exchange_headers;
 mod grpc;
 mod in_flight;
 mod key_header;

@@ -18,6 +18,10 @@ async fn headers(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespon
         ("date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
         ("connection", b"x-hop"),
         ("x-hop", b"1"),
+        ("x-ratelimit-remaining", b"9"),
+        ("x-request-id", b"of the first"),
+        ("server-timing", b"db;dur=5"),
+        ("traceparent", b"00-1"),
     ] {
         headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
     }
