@@ -11,7 +11,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use idempotent::delay_queue::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
-use idempotent::mq::{Consumer, DeadLetters, KeyFrom, Message, Messages, Schedule};
+use idempotent::mq::{Consumer, DeadLetters, KeyFrom, Message, Messages, Schedule, StoredLetter};
 use idempotent::{Executor, Policy, Scene, connect};
 
 async fn call(message: Message<()>) -> Result<(), &'static str> {
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let counts = counts.await?;
     println!("{} acknowledged, {} retried, {} dead-lettered", counts.acked, counts.retried, counts.dead_lettered);
     let mut letters = DelayDeadLetters::new(&queue);
-    while let Some((delivery, letter)) = letters.next().await? {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await? {
         let why = letter.map(|letter| letter.reason.into_owned()).unwrap_or_default();
         println!("dead: {} ({why})", String::from_utf8_lossy(&delivery.body));
     }

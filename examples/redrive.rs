@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Parser;
-use idempotent::mq::{DeadLetters, Redrive};
+use idempotent::mq::{DeadLetters, Redrive, StoredLetter};
 use idempotent::rabbitmq::RabbitDeadLetters;
 use idempotent::redis_streams::StreamsDeadLetters;
 use idempotent::{Store, connect};
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
 async fn show(letters: &mut dyn DeadLetters, limit: u64) -> anyhow::Result<u64> {
     let mut shown = 0;
     while shown < limit
-        && let Some((delivery, letter)) = letters.next().await?
+        && let Some(StoredLetter { delivery, letter, .. }) = letters.next().await?
     {
         shown += 1;
         let (id, bytes) = (delivery.id.as_deref().unwrap_or("no id"), delivery.body.len());

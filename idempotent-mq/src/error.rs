@@ -63,6 +63,9 @@ pub enum SourceErrorKind {
     /// The delivery no longer belongs to this consumer: its channel was closed, its visibility timeout is over, or its partition
     /// was revoked. The broker delivers the message again.
     Gone,
+    /// This one message is refused for good, and other messages are not affected: its copy is too large, its queue is unknown, or
+    /// the broker cannot represent it.
+    Refused,
     /// A retry would fail in the same way: no access, no such queue, or an operation that the broker lacks.
     Fatal,
 }
@@ -72,6 +75,7 @@ impl SourceErrorKind {
         match self {
             Self::Transient => "the broker failed for now",
             Self::Gone => "the delivery no longer belongs to this consumer",
+            Self::Refused => "this message is refused",
             Self::Fatal => "the broker refuses",
         }
     }

@@ -82,6 +82,7 @@
 //! or void is acknowledged and counted as [`skipped`](ConsumerCounts::skipped).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod consumer;
+mod dead_letters;
 mod delay;
 pub mod docs;
 mod error;
@@ -89,6 +90,7 @@ mod handler;
 mod memory_queue;
 mod message;
 mod message_log;
+mod own_data;
 mod publish;
 mod redrive;
 mod schedule;
@@ -99,6 +101,7 @@ pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
     StartedDelivery,
 };
+pub use self::dead_letters::{ContentIds, DeadLetters, LetterId, StoredLetter, answer_within};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
@@ -107,7 +110,8 @@ pub use self::message::{Delivery, Headers, KeyFrom, Message, Position, TRACE_HEA
 pub use self::message_log::{
     DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,
 };
+pub use self::own_data::{MessagePlace, OwnData};
 pub use self::publish::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
-pub use self::redrive::{DeadLetters, Redrive, RedriveResult, RedriveStep, RedriveSummary};
+pub use self::redrive::{Redrive, RedriveResult, RedriveStep, RedriveSummary};
 pub use self::schedule::Schedule;
 pub use self::source::{DeadLetter, DelaySupport, Received, Retry, Settle, Settlement, Source, SourceCapabilities};

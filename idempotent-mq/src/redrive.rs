@@ -1,86 +1,20 @@
 //! Redrive and removal of dead letters.
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use idempotent_core::{FencingToken, Key, Settled, Store};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
 
-use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
-
-/// The dead letters of a queue, implemented by an adapter for [`Redrive`] and for inspection.
-#[async_trait]
-pub trait DeadLetters: Send {
-    /// Returns the number of dead letters, and begins to read them. Without this call, the first [`next`](Self::next) begins.
-    ///
-    /// An adapter that can tell them apart then returns no letter that arrives after this call. [`Redrive`] reads at most as
-    /// many letters as there were. A broker that hides a letter while another reader holds it, such as RabbitMQ, does not count
-    /// that letter.
-    ///
-    /// # Errors
-    /// Same as [`Source::receive`](crate::Source::receive).
-    ///
-    /// # Cancellation
-    /// The call only reads, so a drop has no effect.
-    async fn count(&mut self) -> Result<u64, SourceError>;
-
-    /// Returns the next dead letter, from the oldest on, or `None` at the end. After the end, a call may return earlier letters
-    /// again.
-    ///
-    /// The first part is the delivery as a consumer would receive it. The second part is the stored data of the dead letter, or
-    /// `None` if neither a consumer nor the broker stored a reason.
-    ///
-    /// A letter that is not put back stays among the dead letters. Others can read the letter again when `self` is dropped, or
-    /// earlier.
-    ///
-    /// # Errors
-    /// Same as [`Source::receive`](crate::Source::receive). Later calls may return earlier letters again.
-    ///
-    /// # Cancellation
-    /// One letter may be skipped.
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError>;
-
-    /// Puts the letter that `next` returned last back into its queue, with unchanged body and headers, including those of the
-    /// adapter. Returns false if the letter is gone because another operator put it back.
-    ///
-    /// The adapter removes the letter only after the queue has confirmed the message. The message is then a first attempt with
-    /// an increased [`deaths`](Delivery::deaths).
-    ///
-    /// # Errors
-    /// The letter stays unchanged. If the queue did not confirm, the message may be in both places, with one id.
-    ///
-    /// # Cancellation
-    /// The message is in its queue, among the dead letters, or in both.
-    async fn put_back(&mut self) -> Result<bool, SourceError>;
-
-    /// Removes the letter that `next` returned last for good. Returns false if the letter is gone because another operator put
-    /// it back or removed it.
-    ///
-    /// A letter that died again since `next` is another letter, and stays if the adapter can tell them apart.
-    ///
-    /// # Errors
-    /// The letter stays, or is removed if only the broker's answer was lost.
-    ///
-    /// # Cancellation
-    /// The letter may be removed.
-    async fn discard(&mut self) -> Result<bool, SourceError>;
-
-    /// Returns the letters that were read and not put back to the dead letters, so that others can read them at once.
-    ///
-    /// The default does nothing, for a broker on which reading hides no letter.
-    ///
-    /// # Cancellation
-    /// The letters return a moment later, when the broker notices the end of the connection.
-    async fn close(&mut self) {}
-}
+use crate::{DeadLetter, DeadLetters, LetterId, SourceError, SourceErrorKind, StoredLetter};
 
 /// A redrive of dead letters into their queue, from the oldest on.
 ///
 /// A redrive puts back at most as many letters as it found at its start, so a message that fails again is not put back twice. It
-/// stops at the first error.
+/// passes by a letter that is [refused](SourceErrorKind::Refused), and stops at the first other error.
 ///
 /// A key that is dead or failed permanently never runs again: such a message would be dead-lettered at once.
 /// [`letting_go`](Self::letting_go) makes the key claimable before its letter is put back.
@@ -101,7 +35,7 @@ pub struct Redrive {
     observer: Option<Arc<Observe>>,
 }
 
-type Select = dyn Fn(&Delivery, Option<&DeadLetter>) -> bool + Send + Sync;
+type Select = dyn Fn(&StoredLetter) -> bool + Send + Sync;
 type Stop = dyn Fn() -> bool + Send + Sync;
 type Observe = dyn Fn(&RedriveStep<'_>) + Send + Sync;
 
@@ -116,6 +50,9 @@ pub struct RedriveSummary {
     pub discarded: u64,
     /// The number of letters that [`only`](Redrive::only) did not select.
     pub skipped: u64,
+    /// The number of selected letters that stay because they can be neither put back nor removed, such as a letter whose queue is
+    /// unknown. The log names each with the reason.
+    pub passed_by: u64,
     /// The number of selected letters that another operator had put back or removed.
     pub gone: u64,
     /// The number of letters that were counted at the start and could not be read. Another reader holds them, or another operator
@@ -131,10 +68,8 @@ pub struct RedriveSummary {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RedriveStep<'a> {
-    /// The message.
-    pub delivery: &'a Delivery,
-    /// The stored data of the dead letter.
-    pub letter: Option<&'a DeadLetter>,
+    /// The letter.
+    pub letter: &'a StoredLetter,
     /// The answer of the store that was asked to let the key go.
     pub key: Option<Settled>,
     /// The result.
@@ -155,6 +90,8 @@ pub enum RedriveResult<'a> {
     WouldDiscard,
     /// Another operator had put the letter back or removed it.
     Gone,
+    /// This letter can be neither put back nor removed, and stays. The redrive goes on.
+    PassedBy(&'a SourceError),
     /// The letter was neither put back nor removed. The redrive ends.
     Failed(&'a SourceError),
 }
@@ -206,9 +143,15 @@ impl Redrive {
     ///
     /// # Default
     /// All letters
-    pub fn only(mut self, select: impl Fn(&Delivery, Option<&DeadLetter>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn only(mut self, select: impl Fn(&StoredLetter) -> bool + Send + Sync + 'static) -> Self {
         self.select = Some(Arc::new(select));
         self
+    }
+
+    /// Selects exactly the letters with these ids, as [`only`](Self::only).
+    pub fn named(self, ids: impl IntoIterator<Item = LetterId>) -> Self {
+        let ids: HashSet<_> = ids.into_iter().collect();
+        self.only(move |letter| ids.contains(&letter.id))
     }
 
     /// Limits the number of letters per second, so that the consumers are not flooded.
@@ -276,12 +219,11 @@ impl Redrive {
                 summary.is_stopped = true;
                 break;
             }
-            let Some((delivery, letter)) = letters.next().await? else {
+            let Some(letter) = letters.next().await? else {
                 summary.unread = there - read;
                 break;
             };
-            let letter = letter.as_ref();
-            if self.select.as_ref().is_some_and(|select| !select(&delivery, letter)) {
+            if self.select.as_ref().is_some_and(|select| !select(&letter)) {
                 summary.skipped += 1;
                 continue;
             }
@@ -296,7 +238,7 @@ impl Redrive {
             let done = match (self.is_dry_run, self.discards) {
                 (true, _) => Ok(true),
                 (false, true) => letters.discard().await,
-                (false, false) => self.put_back(letters, letter, &mut key).await,
+                (false, false) => self.put_back(letters, letter.letter.as_ref(), &mut key).await,
             };
             let result = match (&done, self.is_dry_run, self.discards) {
                 (Ok(true), true, true) => RedriveResult::WouldDiscard,
@@ -304,15 +246,22 @@ impl Redrive {
                 (Ok(true), false, true) => RedriveResult::Discarded,
                 (Ok(true), false, false) => RedriveResult::PutBack,
                 (Ok(false), ..) => RedriveResult::Gone,
+                (Err(error), ..) if error.kind() == SourceErrorKind::Refused => RedriveResult::PassedBy(error),
                 (Err(error), ..) => RedriveResult::Failed(error),
             };
             if let Some(observe) = &self.observer {
-                observe(&RedriveStep { delivery: &delivery, letter, key, result });
+                observe(&RedriveStep { letter: &letter, key, result });
             }
-            let count = match (done?, self.discards) {
-                (false, _) => &mut summary.gone,
-                (true, true) => &mut summary.discarded,
-                (true, false) => &mut summary.put_back,
+            let count = match (done, self.discards) {
+                (Err(refused), _) if refused.kind() == SourceErrorKind::Refused => {
+                    let error = &refused as &(dyn std::error::Error + 'static);
+                    warn!(target: "idempotent", letter = %letter.id, error, "redrive: a letter is passed by and stays");
+                    &mut summary.passed_by
+                }
+                (Err(failed), _) => return Err(failed),
+                (Ok(false), _) => &mut summary.gone,
+                (Ok(true), true) => &mut summary.discarded,
+                (Ok(true), false) => &mut summary.put_back,
             };
             *count += 1;
         }

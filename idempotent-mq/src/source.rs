@@ -41,7 +41,8 @@ pub trait Source: Send + 'static {
     /// delivery begins here: take no more from the broker than `room`, because buffered deliveries would time out.
     ///
     /// The source reconnects in this method. If reconnecting takes more than one or two attempts, return the error. The
-    /// consumer counts the error, waits up to 30 s with a growing delay, and calls again.
+    /// consumer counts the error, waits up to 30 s with a growing delay, and calls again. The delay grows until a delivery is
+    /// settled. A [revocation](Received::Revoked) of deliveries of which none was settled counts as an error.
     ///
     /// # Errors
     /// After [`Transient`](crate::SourceErrorKind::Transient), the consumer calls again. Any other kind stops the consumer.
@@ -83,9 +84,13 @@ pub trait Settle<Tag>: Send + Sync + 'static {
     /// # Errors
     /// After [`Transient`](crate::SourceErrorKind::Transient), the consumer repeats the call for some seconds. After
     /// [`Gone`](crate::SourceErrorKind::Gone), the consumer does nothing more. After
+    /// [`Refused`](crate::SourceErrorKind::Refused), the consumer dead-letters a retry, and retries a dead letter later. After
     /// [`Fatal`](crate::SourceErrorKind::Fatal), the consumer retries a dead letter later, so that the message is not stuck. It
     /// gives back any other delivery, drains, and returns the error. The consumer never acknowledges a delivery because another
     /// settlement failed.
+    ///
+    /// A copy is larger than its original. Check the size of a copy before it is sent, with room for what the broker adds. A dead
+    /// letter that does not fit keeps only the necessary headers, or names the place of the original, and its reason says so.
     ///
     /// # Cancellation
     /// The consumer may drop the future at the end of the grace period. The delivery is then settled, or the broker delivers

@@ -110,8 +110,8 @@ fn bodies(mut letters: impl DeadLetters) -> Vec<Vec<u8>> {
     runtime.block_on(async {
         let mut bodies = Vec::new();
         letters.count().await.unwrap();
-        while let Some((letter, _)) = letters.next().await.unwrap() {
-            bodies.push(letter.body);
+        while let Some(letter) = letters.next().await.unwrap() {
+            bodies.push(letter.delivery.body);
         }
         letters.close().await;
         bodies

@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError};
+use idempotent_mq::{DeadLetters, SourceError, StoredLetter};
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Message};
@@ -163,7 +163,7 @@ impl DeadLetters for KafkaDeadLetters {
         Ok(self.listed.insert(listed).len() as u64)
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         if self.listed.is_none() {
             self.count().await?;
         }
@@ -178,7 +178,9 @@ impl DeadLetters for KafkaDeadLetters {
             if let Some((at, letter)) = letter
                 && self.listed.as_mut().is_some_and(|listed| listed.remove(&at))
             {
-                let read = (letter.delivery.clone(), letter.letter.clone());
+                let (partition, offset) = at;
+                let place = format_args!("{partition}/{offset}");
+                let read = StoredLetter::at(place, letter.delivery.clone(), letter.letter.clone());
                 self.current = Some(letter);
                 return Ok(Some(read));
             }

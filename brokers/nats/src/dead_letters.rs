@@ -3,7 +3,7 @@ use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{DeleteMessageErrorKind, DirectGetErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError};
+use idempotent_mq::{DeadLetters, SourceError, StoredLetter};
 
 use crate::NatsOptions;
 use crate::connection::Connection;
@@ -131,7 +131,7 @@ impl DeadLetters for JetStreamDeadLetters {
         Ok(info.state.messages)
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let (_, stream) = self.open().await?;
         if self.from > self.end {
             return Ok(None);
@@ -152,8 +152,9 @@ impl DeadLetters for JetStreamDeadLetters {
         let subject = original_subject(&message.headers).unwrap_or(&message.subject);
         let delivery = delivery(subject, message.sequence, Some(&message.headers), message.payload.to_vec(), origin);
         let left = letter(&message.headers);
+        let letter = StoredLetter::at(message.sequence, delivery, left);
         self.listed = Some(message);
-        Ok(Some((delivery, left)))
+        Ok(Some(letter))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError};
+use idempotent_mq::{DeadLetters, Position, SourceError, StoredLetter};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
@@ -125,7 +125,7 @@ impl DeadLetters for PgmqDeadLetters {
         Ok(u64::try_from(number("letters")?).unwrap_or_default())
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let opened = self.open().await?;
         let next = statement(&opened.statements.next).bind(self.after).bind(self.end);
         let rows = opened.rows(next, READING).await?;
@@ -138,7 +138,7 @@ impl DeadLetters for PgmqDeadLetters {
         self.after = tag.id;
         delivery.position = Position::of(queue.shared()).offset(tag.id);
         self.listed = Some((tag.id, queue));
-        Ok(Some((delivery, headers.letter())))
+        Ok(Some(StoredLetter::at(tag.id, delivery, headers.letter())))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError, SourceErrorKind};
+use idempotent_mq::{ContentIds, DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
@@ -41,6 +41,8 @@ pub struct RabbitDeadLetters {
     queue: Queue,
     /// The connection, which opens on first use and is dropped after an error.
     open: Option<OpenConnection>,
+    /// The ids of the letters that the connection has read.
+    ids: ContentIds,
 }
 
 struct OpenConnection {
@@ -68,7 +70,7 @@ impl RabbitDeadLetters {
     pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
-        Ok(Self { url: BrokerUrl::parse(url)?, queue, open: None })
+        Ok(Self { url: BrokerUrl::parse(url)?, queue, open: None, ids: ContentIds::default() })
     }
 
     async fn open(&mut self) -> Result<&mut OpenConnection, SourceError> {
@@ -85,6 +87,7 @@ impl RabbitDeadLetters {
             };
             let opened =
                 connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
+            self.ids = ContentIds::default();
             return Ok(self.open.insert(opened));
         }
         // The branch above returns if there is no connection.
@@ -108,7 +111,7 @@ impl DeadLetters for RabbitDeadLetters {
         declared.map(|queue| queue.message_count().into()).map_err(|error| self.broken(error))
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let open = self.open().await?;
         open.left.extend(open.taken.take().map(|taken| taken.acker.clone()));
@@ -128,7 +131,8 @@ impl DeadLetters for RabbitDeadLetters {
         let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
         delivery.redelivered = redelivered;
         delivery.delivered = Some(headers.delivered);
-        Ok(Some((delivery, letter)))
+        let id = self.ids.next(&delivery, letter.as_ref());
+        Ok(Some(StoredLetter::new(id, delivery, letter)))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetters, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use crate::connection::{Connection, client};
@@ -106,7 +106,7 @@ impl DeadLetters for StreamsDeadLetters {
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
         range.arg(&*self.layout.stream).arg(from).arg(self.end.as_deref().unwrap_or("+")).arg("COUNT").arg(1);
@@ -115,9 +115,10 @@ impl DeadLetters for StreamsDeadLetters {
         let mut delivery = self.layout.delivery(&entry);
         delivery.delivered = None;
         let left = decode_letter(&entry.fields);
+        let letter = StoredLetter::at(&entry.id, delivery, left);
         (self.at, self.done) = (Some(entry.id), false);
         self.large = Some(entry.fields).filter(|fields| !fits_into_script(fields));
-        Ok(Some((delivery, left)))
+        Ok(Some(letter))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

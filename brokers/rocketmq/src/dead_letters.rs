@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError};
+use idempotent_mq::{ContentIds, DeadLetter, DeadLetters, Delivery, SourceError};
 use tokio::sync::oneshot;
 
 use self::log::StoredLetter;
@@ -54,6 +54,8 @@ pub struct RocketDeadLetters {
     settings: LetterSettings,
     /// The session, which opens on first use.
     open: Option<OpenSession>,
+    /// The ids of the letters that the session has read. A letter that others pass is copied to another offset.
+    ids: ContentIds,
 }
 
 /// A builder for [`RocketDeadLetters`].
@@ -163,7 +165,7 @@ impl RocketDeadLettersBuilder {
                 "operator_group: must differ from the group of the consumers; choose another name",
             ));
         }
-        Ok(RocketDeadLetters { settings: self.settings, open: None })
+        Ok(RocketDeadLetters { settings: self.settings, open: None, ids: ContentIds::default() })
     }
 }
 
@@ -173,9 +175,12 @@ impl DeadLetters for RocketDeadLetters {
         self.ask(SessionStep::Count).await
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<idempotent_mq::StoredLetter>, SourceError> {
         let next = self.ask(SessionStep::Next).await?;
-        Ok(next.map(|letter| self.settings.decode(letter)))
+        Ok(next.map(|letter| {
+            let (delivery, letter) = self.settings.decode(letter);
+            idempotent_mq::StoredLetter::new(self.ids.next(&delivery, letter.as_ref()), delivery, letter)
+        }))
     }
 
     /// Puts the letter back into its topic, or into the topic of this handle if the letter names none.
@@ -196,6 +201,7 @@ impl DeadLetters for RocketDeadLetters {
     }
 
     async fn close(&mut self) {
+        self.ids = ContentIds::default();
         if let Some(open) = self.open.take() {
             open.close().await;
         }
@@ -214,7 +220,7 @@ impl RocketDeadLetters {
         match replied.await {
             Ok(result) if is_sent => result,
             _ => {
-                self.open = None;
+                (self.open, self.ids) = (None, ContentIds::default());
                 Err(transient("the client for the dead letters has ended; see the log"))
             }
         }

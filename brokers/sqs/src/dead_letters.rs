@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::Message;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError};
+use idempotent_mq::{DeadLetters, Delivery, Position, SourceError, StoredLetter};
 use tokio::time::Instant;
 
 use crate::SqsTag;
@@ -200,7 +200,7 @@ impl DeadLetters for SqsDeadLetters {
         count(&client, &opened.dead, "counting the dead letters").await
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let opened = self.open().await?;
         opened.keep_hidden().await?;
         if opened.arrived.is_empty() {
@@ -215,8 +215,9 @@ impl DeadLetters for SqsDeadLetters {
         // The receives of the letter are reads of operators.
         delivery.delivered = None;
         delivery.position = Position::of(origin).offset(&tag.message);
-        opened.listed = Some(Listed { delivery: delivery.clone(), tag });
-        Ok(Some((delivery, letter)))
+        let stored = StoredLetter::at(&tag.message, delivery.clone(), letter);
+        opened.listed = Some(Listed { delivery, tag });
+        Ok(Some(stored))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -77,6 +77,11 @@ impl ConsumerCounts {
             + self.revoked
             + self.unsettled
     }
+
+    /// Returns the number of deliveries that the source has settled.
+    pub(crate) fn settled(&self) -> u64 {
+        self.ended() - self.revoked - self.unsettled
+    }
 }
 
 /// A handle on the counts of a consumer, valid while the consumer runs and afterwards. Clones share the counts.

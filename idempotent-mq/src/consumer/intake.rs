@@ -1,6 +1,6 @@
 //! The intake: receives deliveries from the source, up to the prefetch.
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::__private::backoff::delay;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -9,7 +9,7 @@ use tracing::{error, warn};
 use super::message_log::note;
 use super::state::{ConsumerState, DeliveryJob, HeldDelivery, Phase};
 use crate::time::{pause, within};
-use crate::{Received, Source, SourceError, SourceErrorKind};
+use crate::{Position, Received, Source, SourceError, SourceErrorKind};
 
 /// An event for the dispatcher, in the order of occurrence.
 pub(super) enum IntakeEvent<Tag> {
@@ -46,7 +46,7 @@ impl<S: Source> Intake<S> {
     }
 
     async fn take(&mut self) {
-        let (mut number, mut failures) = (0, 0u32);
+        let (mut number, mut brake) = (0, Brake::default());
         loop {
             let most = self.shared.breaker.room().await;
             let Some(mut places) = free(self.places.clone(), most).await else { return };
@@ -56,7 +56,7 @@ impl<S: Source> Intake<S> {
             }
             match self.source.receive(places.len()).await {
                 Ok(Received::Deliveries(deliveries)) => {
-                    failures = 0;
+                    brake.received(deliveries.len());
                     let (entries, noted) = note(&self.shared, &deliveries).await;
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
                         number += 1;
@@ -72,14 +72,16 @@ impl<S: Source> Intake<S> {
                     }
                 }
                 Ok(Received::Revoked(areas)) => {
-                    failures = 0;
                     self.shared.revoke(&areas);
                     self.tell(IntakeEvent::Revoked);
+                    drop(places);
+                    if brake.is_vain(&areas, self.shared.counters.counts().settled()) {
+                        rest(&self.shared, &mut brake, &vain()).await;
+                    }
                 }
                 Err(error) if error.kind() == SourceErrorKind::Transient => {
-                    failures = failures.saturating_add(1);
                     drop(places);
-                    rest(&self.shared, &error, failures).await;
+                    rest(&self.shared, &mut brake, &error).await;
                 }
                 Err(broken) => {
                     self.shared.counters.source_errors();
@@ -110,10 +112,59 @@ async fn free(all: Arc<Semaphore>, most: usize) -> Option<Vec<OwnedSemaphorePerm
     Some(places)
 }
 
-async fn rest<Tag>(shared: &ConsumerState<Tag>, error: &SourceError, failures: u32) {
+fn vain() -> SourceError {
+    SourceError::new(
+        SourceErrorKind::Transient,
+        "all deliveries were revoked before one of them was settled; see the log of the source for the reason",
+    )
+}
+
+/// Counts and logs a failure, and waits.
+async fn rest<Tag>(shared: &ConsumerState<Tag>, brake: &mut Brake, error: &SourceError) {
     shared.counters.source_errors();
+    let failures = brake.failed(shared.counters.counts().settled(), shared.clock().now());
     let rest = delay(FIRST_PAUSE, LONGEST_PAUSE, failures - 1, 20, shared.bits());
     warn!(target: "idempotent", group = &*shared.context.group, failures, ?rest,
         error = error as &(dyn std::error::Error + 'static), "consumer: receiving failed; retrying");
     pause(shared.clock(), rest).await;
+}
+
+/// The failures in a row, which make the pauses of the intake longer. A row ends when a delivery is settled, when the source reports
+/// that it has none, and after a minute without a failure.
+#[derive(Debug, Default)]
+struct Brake {
+    failures: u32,
+    last: Option<Instant>,
+    /// The number of settled deliveries at the last failure or revocation.
+    settled: u64,
+    has_received: bool,
+}
+
+impl Brake {
+    fn received(&mut self, deliveries: usize) {
+        match deliveries {
+            0 => self.failures = 0,
+            _ => self.has_received = true,
+        }
+    }
+
+    /// Returns true if a whole source revoked deliveries, and none was settled since the last failure or revocation. A connection
+    /// that always ends before a settlement would otherwise be opened again without a pause. A partition may move at any time.
+    fn is_vain(&mut self, areas: &[Position], settled: u64) -> bool {
+        let is_source = areas.iter().any(|area| area.partition.is_none() && area.offset.is_none());
+        let was_settled = std::mem::replace(&mut self.settled, settled) != settled;
+        if was_settled {
+            self.failures = 0;
+        }
+        std::mem::take(&mut self.has_received) && is_source && !was_settled
+    }
+
+    /// Returns the number of failures in a row, including this one.
+    fn failed(&mut self, settled: u64, now: Instant) -> u32 {
+        let was_settled = std::mem::replace(&mut self.settled, settled) != settled;
+        let is_apart = self.last.is_some_and(|last| now.saturating_duration_since(last) > 2 * LONGEST_PAUSE);
+        self.failures = if was_settled || is_apart { 1 } else { self.failures.saturating_add(1) };
+        self.last = Some(now);
+        self.failures
+    }
 }

@@ -19,8 +19,8 @@ const LATER: Duration = Duration::from_secs(300);
 /// The result of a settlement.
 pub(super) enum SettleResult {
     AsDecided,
-    /// In a different way.
-    Otherwise(DeliveryEnd),
+    /// By this other settlement.
+    Otherwise(Settlement, DeliveryEnd),
     /// The delivery was not settled. The broker delivers the message again.
     Not,
     /// The source refused permanently, and may refuse all other settlements.
@@ -39,20 +39,24 @@ pub(super) async fn settle<Tag: Send + Sync + 'static>(
         pause(shared.clock(), ConsumerState::<Tag>::AFTER_CLOSE).await;
     };
     let tries = async {
-        let failed = match insist(job, settlement).await {
+        let refused = match insist(job, settlement).await {
             Ok(()) => return SettleResult::AsDecided,
-            Err(failed) if failed.kind() != SourceErrorKind::Fatal => return SettleResult::Not,
+            Err(failed) if !is_refusal(&failed) => return SettleResult::Not,
             Err(refused) => refused,
         };
-        match settlement {
-            Settlement::DeadLetter(letter) => match insist(job, &instead_of(job, letter)).await {
-                Ok(()) => SettleResult::Otherwise(DeliveryEnd::Deferred),
-                Err(refused) if refused.kind() == SourceErrorKind::Fatal => SettleResult::Refused(refused),
-                Err(_) => SettleResult::Not,
-            },
+        let (other, end) = match settlement {
+            Settlement::DeadLetter(letter) => (retry_instead(job, letter), DeliveryEnd::Deferred),
+            Settlement::Retry(retry) if refused.kind() == SourceErrorKind::Refused => {
+                (dead_letter_instead(job, retry, &refused), DeliveryEnd::DeadLettered)
+            }
             // Nothing is left to try.
-            Settlement::GiveBack => SettleResult::Not,
-            _ => SettleResult::Refused(failed),
+            Settlement::GiveBack => return SettleResult::Not,
+            _ => return SettleResult::Refused(refused),
+        };
+        match insist(job, &other).await {
+            Ok(()) => SettleResult::Otherwise(other, end),
+            Err(refused) if refused.kind() == SourceErrorKind::Fatal => SettleResult::Refused(refused),
+            Err(_) => SettleResult::Not,
         }
     };
     tokio::select! {
@@ -62,8 +66,23 @@ pub(super) async fn settle<Tag: Send + Sync + 'static>(
     }
 }
 
+/// Returns true if the same settlement would be refused again.
+fn is_refusal(error: &SourceError) -> bool {
+    matches!(error.kind(), SourceErrorKind::Refused | SourceErrorKind::Fatal)
+}
+
+/// Returns the dead letter that replaces the refused retry of one message.
+fn dead_letter_instead<Tag>(job: &DeliveryJob<Tag>, retry: &Retry, refused: &SourceError) -> Settlement {
+    let delivery = job.delivery();
+    let reason = format!("{}, and a retry is impossible: {refused}", retry.reason);
+    let mut letter = DeadLetter::because(reason, job.shared.clock().wall());
+    letter.attempts = delivery.attempt.or(delivery.delivered).unwrap_or(1).max(1);
+    (letter.first_at, letter.deaths) = (retry.first_at, delivery.deaths.saturating_add(1));
+    Settlement::DeadLetter(letter)
+}
+
 /// Returns the retry that replaces a refused dead letter, so that the message is neither lost nor stuck.
-fn instead_of<Tag>(job: &DeliveryJob<Tag>, letter: &DeadLetter) -> Settlement {
+fn retry_instead<Tag>(job: &DeliveryJob<Tag>, letter: &DeadLetter) -> Settlement {
     let shared = &job.shared;
     Settlement::Retry(Retry {
         after: shared.postponed.step(job.delivery(), LATER, shared.clock().now()),
@@ -103,7 +122,9 @@ fn tell(group: &str, settlement: &Settlement, failed: &SourceError) {
     match failed.kind() {
         SourceErrorKind::Transient => warn!(target: "idempotent", group, how, error, "settling failed"),
         SourceErrorKind::Gone => warn!(target: "idempotent", group, how, error, "too late to settle"),
-        SourceErrorKind::Fatal => error!(target: "idempotent", group, how, error, "settling refused"),
+        SourceErrorKind::Refused | SourceErrorKind::Fatal => {
+            error!(target: "idempotent", group, how, error, "settling refused");
+        }
     }
 }
 

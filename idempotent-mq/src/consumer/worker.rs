@@ -114,12 +114,17 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
         }
         settled => (settled, None),
     };
-    let end = match settled {
-        SettleResult::AsDecided => end,
-        SettleResult::Otherwise(other) => other,
+    // The log and the alert state what happened, not what was decided.
+    let (settlement, end) = match settled {
+        SettleResult::AsDecided => (settlement, end),
+        SettleResult::Otherwise(other, end) => (other, end),
         // A revoked delivery could not be settled.
-        _ if job.held.is_revoked() => DeliveryEnd::Revoked,
-        _ => DeliveryEnd::Unsettled,
+        _ if job.held.is_revoked() => (settlement, DeliveryEnd::Revoked),
+        _ => (settlement, DeliveryEnd::Unsettled),
+    };
+    let put_off = match &settlement {
+        Settlement::Retry(retry) => Some(put_off.unwrap_or(retry.after)),
+        _ => None,
     };
     tell(&shared.context.group, job.delivery(), &settlement, end, ended.as_ref());
     if let (DeliveryEnd::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
@@ -132,7 +137,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
 
 async fn given_back<Tag: Send + Sync + 'static>(job: &DeliveryJob<Tag>) -> SettleResult {
     match settle(job, &Settlement::GiveBack).await {
-        SettleResult::AsDecided => SettleResult::Otherwise(DeliveryEnd::GivenBack),
+        SettleResult::AsDecided => SettleResult::Otherwise(Settlement::GiveBack, DeliveryEnd::GivenBack),
         other => other,
     }
 }

@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 
 use super::MemoryQueue;
-use crate::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+use crate::{DeadLetters, SourceError, SourceErrorKind, StoredLetter};
 
 /// The dead letters of a [`MemoryQueue`], for [`Redrive`](crate::Redrive).
 #[derive(Debug)]
@@ -32,11 +32,11 @@ impl DeadLetters for MemoryDeadLetters {
         Ok(self.queue.shared.messages().dead_letters().len() as u64)
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let next = self.queue.shared.messages().dead_after(self.at);
         Ok(next.map(|(number, (delivery, letter))| {
             self.at = number;
-            (delivery, Some(letter))
+            StoredLetter::at(number, delivery, Some(letter))
         }))
     }
 

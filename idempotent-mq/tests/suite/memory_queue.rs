@@ -47,7 +47,7 @@ impl Broker for Subject {
 
     async fn discard(&self, id: &str) {
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
         let discarded = discard.run(&mut MemoryDeadLetters::new(&self.0)).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

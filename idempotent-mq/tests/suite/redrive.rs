@@ -10,7 +10,8 @@ use idempotent_core::{
     Settled, StateKind, Store, Timestamp,
 };
 use idempotent_mq::{
-    DeadLetter, DeadLetters, Delivery, Position, Redrive, RedriveResult, SourceError, SourceErrorKind,
+    DeadLetter, DeadLetters, Delivery, MemoryDeadLetters, MemoryQueue, Position, Received, Redrive, RedriveResult,
+    Settlement, Source, SourceError, SourceErrorKind, StoredLetter,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,6 +27,8 @@ struct Place {
     discarded: Vec<&'static str>,
     /// Cannot be put back.
     refused: &'static str,
+    /// Can neither be put back nor removed, unlike the others.
+    stuck: &'static str,
     /// Dies again at once.
     hopeless: &'static str,
     /// The letter that another program puts back.
@@ -35,6 +38,14 @@ struct Place {
 }
 
 impl Place {
+    fn check(&mut self, body: &'static str) -> Result<(), SourceError> {
+        if body != self.stuck {
+            return Ok(());
+        }
+        self.left.push(body);
+        Err(SourceError::new(SourceErrorKind::Refused, "its queue is unknown"))
+    }
+
     fn of(letters: &[&'static str]) -> Self {
         Self { lying: letters.iter().map(|letter| (*letter, None)).collect(), ..Self::default() }
     }
@@ -46,11 +57,11 @@ impl DeadLetters for Place {
         Ok(self.lying.len() as u64 + self.held)
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         self.left.extend(self.taken.take());
         let Some((body, letter)) = self.lying.pop_front() else { return Ok(None) };
         self.taken = Some(body);
-        Ok(Some((Delivery::new(Position::of("orders.dead"), body.into()), letter)))
+        Ok(Some(StoredLetter::at(body, Delivery::new(Position::of("orders.dead"), body.into()), letter)))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
@@ -59,6 +70,7 @@ impl DeadLetters for Place {
             self.left.push(body);
             return Err(SourceError::new(SourceErrorKind::Fatal, "no such queue"));
         }
+        self.check(body)?;
         if body == self.elsewhere {
             return Ok(false);
         }
@@ -74,6 +86,7 @@ impl DeadLetters for Place {
         if body == self.refused {
             return Err(SourceError::new(SourceErrorKind::Transient, "no connection"));
         }
+        self.check(body)?;
         if body == self.elsewhere {
             return Ok(false);
         }
@@ -85,7 +98,7 @@ impl DeadLetters for Place {
 #[tokio::test]
 async fn a_discarding_redrive_removes_the_selected_letters_and_puts_none_back() {
     let mut place = Place { elsewhere: "b", ..Place::of(&["a", "b", "c", "d", "e"]) };
-    let (redrive, results) = observed(Redrive::new().limit(2).only(|delivery, _| delivery.body != b"a").discarding());
+    let (redrive, results) = observed(Redrive::new().limit(2).only(|letter| letter.delivery.body != b"a").discarding());
     let summary = redrive.run(&mut place).await;
     assert_eq!((summary.discarded, summary.put_back, summary.gone, summary.skipped), (2, 0, 1, 1));
     assert_eq!((&place.discarded[..], &place.left[..], place.queue.len()), (&["c", "d"][..], &["a"][..], 0));
@@ -162,6 +175,42 @@ async fn the_first_message_that_cannot_be_redriven_keeps_its_place_and_ends_the_
 }
 
 #[tokio::test]
+async fn a_letter_that_is_refused_is_passed_by_and_those_behind_it_are_not() {
+    for discards in [false, true] {
+        let mut place = Place { stuck: "b", ..Place::of(&["a", "b", "c"]) };
+        let redrive = if discards { Redrive::new().discarding() } else { Redrive::new() };
+        let (redrive, results) = observed(redrive);
+        let summary = redrive.run(&mut place).await;
+        assert_eq!((summary.put_back + summary.discarded, summary.passed_by, summary.failed.is_none()), (2, 1, true));
+        let word = if discards { "discarded" } else { "put back" };
+        assert_eq!(*results.lock().unwrap(), [format!("a {word} -"), "b passed by -".into(), format!("c {word} -")]);
+        assert_eq!(place.left, ["b"]);
+    }
+}
+
+#[tokio::test]
+async fn exactly_the_named_letters_are_removed_although_others_have_their_message_id() {
+    let queue = MemoryQueue::new("orders");
+    let mut source = queue.source();
+    for id in ["m-1", "m-1", "m-2"] {
+        queue.send_delivery(Delivery::new(Position::of("orders"), b"{}".to_vec()).id(id));
+        let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { unreachable!() };
+        let letter = Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)));
+        source.settler().settle(&taken[0].0, &taken[0].1, &letter).await.unwrap();
+    }
+    let mut letters = MemoryDeadLetters::new(&queue);
+    let mut ids = Vec::new();
+    while let Some(letter) = letters.next().await.unwrap() {
+        ids.push(letter.id);
+    }
+    let ticked = Redrive::new().named(ids[1..].iter().cloned()).discarding();
+    let summary = ticked.run(&mut MemoryDeadLetters::new(&queue)).await;
+    assert_eq!((summary.discarded, summary.skipped, summary.gone), (2, 1, 0));
+    let left = MemoryDeadLetters::new(&queue).next().await.unwrap().unwrap();
+    assert_eq!((left.id, queue.dead_letters().len()), (ids.remove(0), 1));
+}
+
+#[tokio::test]
 async fn a_message_that_another_process_has_redriven_is_not_counted() {
     let mut place = Place { elsewhere: "a", ..Place::of(&["a", "b"]) };
     assert_eq!(Redrive::new().limit(1).run(&mut place).await.put_back, 1);
@@ -217,13 +266,14 @@ fn observed(redrive: Redrive) -> (Redrive, Arc<Mutex<Vec<String>>>) {
     let results = Arc::new(Mutex::new(Vec::new()));
     let into = results.clone();
     let redrive = redrive.on_each(move |step| {
-        let body = String::from_utf8_lossy(&step.delivery.body).into_owned();
+        let body = String::from_utf8_lossy(&step.letter.delivery.body).into_owned();
         let result = match step.result {
             RedriveResult::PutBack => "put back",
             RedriveResult::WouldPutBack => "would",
             RedriveResult::Discarded => "discarded",
             RedriveResult::WouldDiscard => "would discard",
             RedriveResult::Gone => "gone",
+            RedriveResult::PassedBy(_) => "passed by",
             RedriveResult::Failed(_) => "failed",
             _ => "?",
         };
@@ -235,13 +285,13 @@ fn observed(redrive: Redrive) -> (Redrive, Arc<Mutex<Vec<String>>>) {
 #[tokio::test]
 async fn only_selected_letters_are_put_back_and_the_others_do_not_count_towards_the_limit() {
     let mut place = Place { elsewhere: "d", refused: "f", ..Place::of(&["a", "b", "c", "d", "e", "f"]) };
-    let (redrive, results) = observed(Redrive::new().only(|delivery, _| !matches!(&*delivery.body, b"a" | b"c")));
+    let (redrive, results) = observed(Redrive::new().only(|letter| !matches!(&*letter.delivery.body, b"a" | b"c")));
     let redriven = redrive.run(&mut place).await;
     assert_eq!((redriven.put_back, redriven.skipped, redriven.gone, redriven.failed.is_some()), (2, 2, 1, true));
     assert_eq!((&place.queue[..], &place.left[..]), (&["b", "e"][..], &["a", "c", "f"][..]));
     assert_eq!(*results.lock().unwrap(), ["b put back -", "d gone -", "e put back -", "f failed -"]);
     let mut place = Place::of(&["a", "b", "c"]);
-    assert_eq!(Redrive::new().limit(1).only(|delivery, _| delivery.body == b"b").run(&mut place).await.put_back, 1);
+    assert_eq!(Redrive::new().limit(1).only(|letter| letter.delivery.body == b"b").run(&mut place).await.put_back, 1);
     assert_eq!((&place.queue[..], place.lying.len()), (&["b"][..], 1));
 }
 

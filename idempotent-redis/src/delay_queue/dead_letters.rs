@@ -1,6 +1,6 @@
 //! Listing, redriving and removing dead letters.
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetters, DelayError, LetterId, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use super::queue::DelayQueue;
@@ -36,7 +36,7 @@ impl DelayDeadLetters {
         Self { queue: queue.clone(), slot: 0, cursor, is_listed: false, ends: Vec::new() }
     }
 
-    async fn next_of_slot(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next_of_slot(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let doing = "reading the dead letters";
         let args = ScriptArgs::new().text(&self.cursor.0).text(&self.cursor.1).number(1_u64);
         let keys = self.queue.keys(self.slot).clone();
@@ -53,6 +53,7 @@ impl DelayDeadLetters {
         if died.parse().is_ok_and(|died: u64| died > end) {
             return Ok(None);
         }
+        let id = LetterId::new(format_args!("{}/{member}", self.slot), &died);
         self.cursor = (died, member.clone());
         self.is_listed = true;
         let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
@@ -63,7 +64,7 @@ impl DelayDeadLetters {
             .unwrap_or_else(|unread| DelayDelivery::raw(*unread));
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
         delivery.delivered = None;
-        Ok(Some((delivery, letter)))
+        Ok(Some(StoredLetter::new(id, delivery, letter)))
     }
 }
 
@@ -102,7 +103,7 @@ impl DeadLetters for DelayDeadLetters {
         Ok(counts.iter().map(|(counts, _)| counts.dead).sum())
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         while self.slot < self.queue.0.settings.slots {
             if let Some(letter) = self.next_of_slot().await? {
                 return Ok(Some(letter));

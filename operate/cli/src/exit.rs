@@ -68,7 +68,7 @@ fn of_broker(error: &SourceError, text: &str) -> Exit {
         _ if is_delivery_limit(error) => Exit::Refused,
         _ if has(&["ACCESS_REFUSED", "ACCESS-REFUSED", "NOAUTH", "WRONGPASS", "NOPERM"]) => Exit::Denied,
         _ if has(&["NOT_FOUND", "NOT-FOUND"]) => Exit::Absent,
-        SourceErrorKind::Fatal => Exit::Unfit,
+        SourceErrorKind::Refused | SourceErrorKind::Fatal => Exit::Unfit,
         _ => Exit::Unreachable,
     }
 }

@@ -2,7 +2,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetters, SourceError, SourceErrorKind, StoredLetter};
 
 /// The error of a dead letter that was read so often that its broker may drop it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -44,9 +44,9 @@ impl DeadLetters for DeliveryLimited {
         self.letters.count().await
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let next = self.letters.next().await?;
-        let read = next.as_ref().and_then(|(delivery, _)| delivery.delivered).unwrap_or_default();
+        let read = next.as_ref().and_then(|letter| letter.delivery.delivered).unwrap_or_default();
         if read <= self.limit / 2 {
             return Ok(next);
         }

@@ -127,10 +127,11 @@ async fn collect(
     let stop = has_failed.clone();
     let redrive = redrive
         .stop_if(move || stop.load(Ordering::Relaxed))
-        .only(move |delivery, letter| filter.matches(delivery, letter))
+        .only(move |letter| filter.matches(&letter.delivery, letter.letter.as_ref()))
         .on_each(move |step| {
             let mut collected = into.lock().unwrap_or_else(PoisonError::into_inner);
-            let letter = LetterSummary::new(collected.0.len() as u64 + 1, step.delivery, step.letter);
+            let letter =
+                LetterSummary::new(collected.0.len() as u64 + 1, &step.letter.delivery, step.letter.letter.as_ref());
             let outcome = outcome(step);
             if let Err(error) = record(&letter, &outcome) {
                 has_failed.store(true, Ordering::Relaxed);
@@ -145,13 +146,13 @@ async fn collect(
 
 /// Returns the outcome of the whole change for the audit log.
 fn ending(summary: &RedriveSummary) -> String {
-    let RedriveSummary { put_back, discarded, skipped, gone, failed, is_stopped, .. } = summary;
+    let RedriveSummary { put_back, discarded, skipped, gone, passed_by, failed, is_stopped, .. } = summary;
     let end = match failed {
         Some(error) => format!("failed: {error}"),
         None if *is_stopped => "stopped".to_owned(),
         None => "done".to_owned(),
     };
-    format!("{end}; {put_back} put back, {discarded} removed, {skipped} skipped, {gone} gone")
+    format!("{end}; {put_back} put back, {discarded} removed, {skipped} skipped, {gone} gone, {passed_by} passed by")
 }
 
 /// Returns the outcome of one letter for the audit log.
@@ -160,6 +161,7 @@ fn outcome(step: &RedriveStep<'_>) -> String {
         RedriveResult::PutBack | RedriveResult::Discarded => "done".to_owned(),
         RedriveResult::WouldPutBack | RedriveResult::WouldDiscard => "dry run".to_owned(),
         RedriveResult::Gone => "gone".to_owned(),
+        RedriveResult::PassedBy(error) => format!("passed by: {error}"),
         RedriveResult::Failed(error) => format!("failed: {error}"),
         _ => "unknown".to_owned(),
     };
@@ -222,7 +224,7 @@ mod tests {
         let outcome = outcome.unwrap();
         assert_eq!((outcome.summary.put_back, outcome.summary.skipped, queue.dead_letters().len()), (1, 1, 1));
         let outcomes: Vec<_> = entries.iter().map(|entry| entry.outcome.as_deref()).collect();
-        let expected = [None, Some("done"), Some("done; 1 put back, 0 removed, 1 skipped, 0 gone")];
+        let expected = [None, Some("done"), Some("done; 1 put back, 0 removed, 1 skipped, 0 gone, 0 passed by")];
         assert_eq!((&outcomes[..], entries[0].subject.as_str()), (&expected[..], "stock"));
         assert_eq!((&entries[0].id, &entries[0].subject), (&entries[2].id, &entries[2].subject));
         assert_eq!(entries[0].id, entries[1].id);
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!((summary.discarded, summary.put_back, summary.skipped), (1, 0, 1));
         assert_eq!((queue.dead_letters().len(), queue.pending()), (1, 0));
         let shown: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.outcome.as_deref())).collect();
-        let end = "done; 0 put back, 1 removed, 1 skipped, 0 gone";
+        let end = "done; 0 put back, 1 removed, 1 skipped, 0 gone, 0 passed by";
         assert_eq!(shown, [("discard", None), ("discard", Some("done")), ("discard", Some(end))]);
     }
 

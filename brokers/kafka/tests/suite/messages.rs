@@ -1,7 +1,7 @@
 //! Messages without a key or a value, and copies that equal their messages.
 use idempotent_core::Timestamp;
 use idempotent_kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource};
-use idempotent_mq::{DeadLetter, DeadLetters, OutboundMessage, Publish, Redrive, Settlement, Source};
+use idempotent_mq::{DeadLetter, DeadLetters, OutboundMessage, Publish, Redrive, Settlement, Source, StoredLetter};
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
@@ -133,7 +133,7 @@ async fn a_message_is_one_dead_letter_although_its_commit_was_lost() {
     }
     let mut letters = KafkaDeadLetters::new(world.url(), "orders");
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.body, letter.unwrap().reason), (b"one".to_vec(), "no stock".into()));
     assert!(letters.next().await.unwrap().is_none());
 }
@@ -154,7 +154,7 @@ async fn a_list_begins_without_a_count_and_an_empty_topic_is_listed_repeatedly()
     world.producer.send(record, LIMIT).await.map_err(|(error, _)| error).unwrap();
     let mut letters = letters();
     for _ in 0..2 {
-        assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"foreign");
+        assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"foreign");
         assert!(letters.next().await.unwrap().is_none());
         letters.close().await;
     }
@@ -173,7 +173,7 @@ async fn a_letter_of_another_program_is_listed_and_stays_until_it_is_removed() {
     assert!(letters.put_back().await.unwrap_err().to_string().contains("call `next` first"));
     assert_eq!(letters.count().await.unwrap(), 2);
     for remedy in ["kafka-delete-records", ""] {
-        let (delivery, letter) = letters.next().await.unwrap().unwrap();
+        let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
         assert_eq!((delivery.body, letter), (b"foreign".to_vec(), None));
         let error = letters.put_back().await.unwrap_err();
         assert!(error.to_string().contains("produce the message yourself"), "{error}");

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
 use idempotent_nats::JetStreamDeadLetters;
 
 use crate::world::{World, one, settle};
@@ -58,7 +58,7 @@ async fn a_redrive_that_was_killed_between_its_steps_is_repeated_without_a_secon
     let mut killed = world.letters();
     killed.count().await.unwrap();
     // As after a kill: the letter is put back, and remains among the dead letters.
-    let (delivery, _) = killed.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, .. } = killed.next().await.unwrap().unwrap();
     let stream = world.client.get_stream("ORDERS-dead").await.unwrap();
     let letter = stream.direct_get(1).await.unwrap();
     let mut headers = async_nats::HeaderMap::new();
@@ -85,7 +85,7 @@ async fn a_letter_of_another_program_is_listed_and_stays() {
     world.client.publish(subject, "foreign".into()).await.unwrap().await.unwrap();
     let mut letters = world.letters();
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.body, letter), (b"foreign".to_vec(), None));
     let error = letters.put_back().await.unwrap_err();
     assert!(error.to_string().contains("publish it yourself"), "{error}");

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
 use idempotent_pgmq::PgmqDeadLetters;
 use sqlx::Row;
 
@@ -74,7 +74,7 @@ async fn a_redriven_message_keeps_the_id_of_its_first_delivery() {
     settle(&source.settler(), &held, Settlement::DeadLetter(letter.clone())).await;
     let mut letters = world.letters();
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, stored) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter: stored, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((&delivery.id, &*delivery.position.source, stored), (&held.0.id, "orders", Some(letter)));
     assert!(letters.next().await.unwrap().is_none());
     assert!(letters.put_back().await.unwrap());
@@ -91,7 +91,7 @@ async fn a_letter_that_arrives_after_the_count_is_not_read() {
     assert_eq!(letters.count().await.unwrap(), 2);
     world.bury(&["3"]).await;
     let mut bodies = BTreeSet::new();
-    while let Some((delivery, _)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, .. }) = letters.next().await.unwrap() {
         bodies.insert(delivery.body);
     }
     assert_eq!(bodies, [b"1".to_vec(), b"2".to_vec()].into());
@@ -104,7 +104,7 @@ async fn a_letter_of_another_program_is_listed_and_put_back_into_the_queue_of_th
     world.execute("SELECT pgmq.send('orders_dead', '{\"foreign\": true}')").await;
     let mut letters = world.letters();
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.body, letter), (b"{\"foreign\": true}".to_vec(), None));
     assert!(letters.put_back().await.unwrap());
     assert_eq!((letters.count().await.unwrap(), world.open().await), (0, 1));

@@ -1,6 +1,6 @@
 //! Redriving of dead letters.
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind, StoredLetter};
 use idempotent_redis_streams::StreamsDeadLetters;
 
 use crate::world::{World, one, settle};
@@ -33,10 +33,10 @@ async fn an_entry_that_dies_after_the_count_is_not_listed() {
     assert!(letters.next().await.unwrap().is_none());
     assert_eq!(letters.count().await.unwrap(), 1);
     dead(b"b");
-    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"a");
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"a");
     assert!(letters.next().await.unwrap().is_none());
     assert_eq!(letters.count().await.unwrap(), 2);
-    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"b");
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"b");
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     let mut letters = letters_of(&world);
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut bodies = Vec::new();
-    while let Some((delivery, left)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter: left, .. }) = letters.next().await.unwrap() {
         assert_eq!((left.unwrap(), delivery.deaths, delivery.attempt), (letter("why"), 1, Some(1)));
         bodies.push(delivery.body.len());
     }

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
 use idempotent_sqs::SqsDeadLetters;
 use idempotent_sqs::aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 
@@ -69,7 +69,7 @@ async fn a_redriven_message_keeps_its_id_and_begins_again() {
     settle(&source.settler(), &held, Settlement::DeadLetter(letter.clone())).await;
     let mut letters = world.letters();
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, stored) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter: stored, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((&delivery.id, &*delivery.position.source, stored), (&held.0.id, &*world.name, Some(letter)));
     assert!(letters.next().await.unwrap().is_none());
     assert!(letters.put_back().await.unwrap());
@@ -85,7 +85,7 @@ async fn letters_that_were_read_return_when_the_handle_is_closed() {
     let (mut letters, mut other) = (world.letters(), world.letters());
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut bodies = BTreeSet::new();
-    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
         assert!(letter.is_some());
         bodies.insert(delivery.body);
     }
@@ -93,7 +93,7 @@ async fn letters_that_were_read_return_when_the_handle_is_closed() {
     assert_eq!((other.count().await.unwrap(), other.next().await.unwrap().is_none()), (0, true), "they are hidden");
     letters.close().await;
     until("the letters are back", async || other.count().await.unwrap() == 3).await;
-    let kept = Redrive::new().only(|delivery, _| delivery.body != b"2").discarding().run(&mut other).await;
+    let kept = Redrive::new().only(|letter| letter.delivery.body != b"2").discarding().run(&mut other).await;
     assert_eq!((kept.discarded, kept.skipped, kept.unread), (2, 1, 0), "{kept:?}");
     other.close().await;
     assert_eq!(world.numbers(&world.dead()).await, (1, 0));
@@ -137,7 +137,7 @@ async fn a_letter_of_the_queues_own_policy_is_listed_and_put_back() {
     }
     let mut letters = world.letters();
     assert_eq!(letters.count().await.unwrap(), 1);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((&*delivery.body, &*delivery.position.source, letter), (&b"poison"[..], &*world.name, None));
     assert!(letters.put_back().await.unwrap());
     assert_eq!(receive(&mut source, 1).await[0].0.body, b"poison");

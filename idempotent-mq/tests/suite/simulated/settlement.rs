@@ -140,6 +140,60 @@ async fn a_dead_letter_refused_for_good_and_a_retry_that_fails_for_now_do_not_en
 }
 
 #[tokio::test]
+async fn a_message_whose_retry_is_refused_is_a_dead_letter_and_the_consumer_goes_on() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), again);
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Refused, 1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    let (_, letter) = world.broker.dead().remove(0);
+    assert_eq!(&*letter.reason, "the handler failed, and a retry is impossible: this message is refused: as told");
+    assert_eq!((letter.attempts, letter.deaths, job.runs()), (1, 1, 1));
+    let counts = process.counts();
+    assert_eq!((counts.dead_lettered, counts.retried, process.task.is_finished()), (1, 0, false));
+}
+
+#[tokio::test]
+async fn a_message_whose_dead_letter_is_refused_is_retried_later_and_counted_so() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Refused, 1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    assert_eq!(
+        (world.broker.retries("m1").len(), process.counts().deferred, process.task.is_finished()),
+        (1, 1, false)
+    );
+    // Neither is possible: the message stays with the broker, and the consumer goes on.
+    world.broker.fail_settling(SourceErrorKind::Refused, 2);
+    world.broker.send("m2", "{}");
+    world.clock.advance(secs(60)).await;
+    assert_eq!((process.counts().unsettled, process.task.is_finished()), (1, false));
+}
+
+#[tokio::test]
+async fn connections_that_end_before_a_settlement_are_opened_with_growing_pauses() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.hang_settling(1_000);
+    world.broker.send("m1", "{}");
+    for ended in 1..=6 {
+        while world.broker.delivered("m1").len() < ended {
+            world.clock.advance(ms(10)).await;
+        }
+        world.broker.cut();
+        world.broker.revoke(Position::of("orders"));
+    }
+    let delivered = world.broker.delivered("m1");
+    let pauses: Vec<_> = delivered.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "{pauses:?}");
+    assert!(process.counts().source_errors >= 5, "{:?}", process.counts());
+}
+
+#[tokio::test]
 async fn the_unanswered_settlement_of_a_revoked_delivery_is_not_repeated() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
@@ -151,7 +205,8 @@ async fn the_unanswered_settlement_of_a_revoked_delivery_is_not_repeated() {
     world.broker.revoke(Position::of("orders"));
     world.clock.advance(secs(60)).await;
     let counts = process.counts();
-    assert_eq!((counts.source_errors, counts.unsettled, counts.revoked, counts.acked), (1, 0, 1, 0));
+    // The settlement without an answer, and the source that was revoked before a settlement.
+    assert_eq!((counts.source_errors, counts.unsettled, counts.revoked, counts.acked), (2, 0, 1, 0));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::{RedisCluster, RedisServer};
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, StoredLetter};
 use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::broker_conformance;
@@ -89,7 +89,7 @@ impl Broker for Queue {
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut letters = DelayDeadLetters::new(&self.producer);
         let mut all = Vec::new();
-        while let Some((delivery, letter)) = letters.next().await.unwrap() {
+        while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
             let mut message = Message::new(delivery.id.unwrap(), delivery.body);
             message.headers = delivery.headers;
             all.push((message, letter.unwrap()));
@@ -104,7 +104,7 @@ impl Broker for Queue {
 
     async fn discard(&self, id: &str) {
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
         let discarded = discard.run(&mut DelayDeadLetters::new(&self.producer)).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

@@ -64,7 +64,7 @@ pub(crate) async fn a_message_that_dies_after_the_count_is_not_listed(world: &Wo
     for number in 0..8 {
         die(&queue, &DelayMessage::after(ms(0), "later").slot_basis(number.to_string())).await;
     }
-    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"a");
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"a");
     assert!(letters.next().await.unwrap().is_none());
     assert_eq!(DelayDeadLetters::new(&queue).count().await.unwrap(), 9);
 }
@@ -105,7 +105,7 @@ pub(crate) async fn a_dead_letter_is_removed_with_all_its_data_and_only_in_the_d
     let [mut early, mut late] = [DelayDeadLetters::new(&queue), DelayDeadLetters::new(&queue)];
     assert!(early.discard().await.is_err(), "nothing was read");
     for letters in [&mut early, &mut late] {
-        assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"first");
+        assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"first");
     }
     // The message is put back, and dies again.
     let one = Redrive::new().limit(1).run(&mut DelayDeadLetters::new(&queue)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::{RedisCluster, RedisServer, Value};
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery};
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, StoredLetter};
 use idempotent_redis::{DelayDeadLetters, DelayDelivery, DelayQueue, DelayQueueBuilder, DelayReceiver, SendReceipt};
 
 use crate::support::calls;
@@ -145,7 +145,7 @@ pub(crate) fn new(sent: SendReceipt) -> SendReceipt {
 pub(crate) async fn letters(queue: &DelayQueue) -> Vec<(Delivery, DeadLetter)> {
     let mut letters = DelayDeadLetters::new(queue);
     let mut all = Vec::new();
-    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
         all.push((delivery, letter.unwrap()));
     }
     all

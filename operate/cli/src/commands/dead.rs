@@ -2,6 +2,7 @@
 mod change;
 
 use anyhow::Context;
+use idempotent::mq::StoredLetter;
 use idempotent_operate::{LetterFilter, LetterSummary};
 
 use super::{OPENING, within};
@@ -40,7 +41,7 @@ async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Q
     let mut found = Vec::new();
     let mut read = 0;
     while read < there && found.len() < most {
-        let Some((delivery, letter)) = queue.letters.next().await? else { break };
+        let Some(StoredLetter { delivery, letter, .. }) = queue.letters.next().await? else { break };
         read += 1;
         if filter.matches(&delivery, letter.as_ref()) {
             found.push(LetterSummary::new(read, &delivery, letter.as_ref()));
@@ -57,7 +58,7 @@ async fn show(global: &GlobalOptions, arguments: &ShowArguments, queue: &mut Que
     filter.ids.extend(arguments.id.clone());
     let there = queue.letters.count().await?;
     for position in 1..=there {
-        let Some((delivery, letter)) = queue.letters.next().await? else { break };
+        let Some(StoredLetter { delivery, letter, .. }) = queue.letters.next().await? else { break };
         let letter = letter.as_ref();
         if arguments.position.is_none_or(|asked| asked == position) && filter.matches(&delivery, letter) {
             let summary = LetterSummary::new(position, &delivery, letter);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::response::Response;
-use idempotent_mq::DeadLetters;
+use idempotent_mq::{DeadLetters, StoredLetter};
 use idempotent_operate::{LetterFilter, LetterSummary};
 use serde::Serialize;
 
@@ -115,7 +115,7 @@ async fn collect(letters: &mut dyn DeadLetters, filter: &LetterFilter, most: usi
     let mut found = Found { count: letters.count().await.map_err(|error| error.to_string())?, ..Found::default() };
     while found.letters.len() < most && found.read < found.count.min(READ) {
         let next = letters.next().await.map_err(|error| error.to_string())?;
-        let Some((delivery, letter)) = next else { break };
+        let Some(StoredLetter { delivery, letter, .. }) = next else { break };
         found.read += 1;
         if filter.matches(&delivery, letter.as_ref()) {
             found.letters.push(LetterSummary::new(found.read, &delivery, letter.as_ref()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Alerts, MemoryStore, MemoryTier, Policy, TieredStore};
 use idempotent_mq::{
-    Consumer, DeadLetter, DeadLetters, Delivery, KeyFrom, MemoryQueue, Message, Messages, SourceError, SourceErrorKind,
+    Consumer, DeadLetters, KeyFrom, MemoryQueue, Message, Messages, SourceError, SourceErrorKind, StoredLetter,
 };
 use idempotent_sqlx::{DelayTable, Outbox, Relay, ScheduledTask};
 
@@ -30,7 +30,7 @@ impl DeadLetters for LostBroker {
         if std::mem::replace(&mut self.counted, true) { Self::lost() } else { Ok(3) }
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         Self::lost()
     }
 

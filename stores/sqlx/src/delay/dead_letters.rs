@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetter, DeadLetters, DelayError, SourceError, SourceErrorKind, StoredLetter};
 
 use super::DelayTable;
 use super::database::DelayDb;
@@ -48,7 +48,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         Ok(rows.into_iter().next().map_or(0, |mut row| row.int().unsigned_abs()))
     }
 
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let (died, seq) = self.behind;
         let args = vec![SqlValue::from(died), SqlValue::from(died), SqlValue::from(seq)];
         let rows = self.table.fetch(self.table.0.statements.letter(), args, LETTER_SHAPE).await;
@@ -60,13 +60,13 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         let taken = TakenTask::read(&mut row);
         let (died, id, reason) = (row.int(), row.text_or_null(), row.text_or_null());
         (self.behind, self.brought) = ((died, taken.seq), true);
-        let died = Timestamp(died.unsigned_abs());
+        let (seq, died) = (taken.seq, Timestamp(died.unsigned_abs()));
         let mut letter = DeadLetter::because(reason.unwrap_or_default(), died);
         (letter.id, letter.attempts, letter.deaths) = (id, taken.attempt, taken.deaths);
         letter.first_at = taken.first_at.unwrap_or(died);
         let mut delivery = read(&Arc::from(self.table.0.table.as_str()), taken);
         delivery.delivered = None;
-        Ok(Some((delivery, Some(letter))))
+        Ok(Some(StoredLetter::at(seq, delivery, Some(letter))))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
-use idempotent::mq::DeadLetters;
+use idempotent::mq::{DeadLetters, StoredLetter};
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RedisServer;
 use tokio::time::Instant;
@@ -154,7 +154,7 @@ async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<judge::Letter>> {
     let mut all = Vec::new();
     for topic in Topic::ALL {
         let mut letters = DelayDeadLetters::new(&queue.for_topic(topic.name())?);
-        while let Some((delivery, letter)) = letters.next().await? {
+        while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await? {
             let attempts = letter.context("a dead letter says nothing of itself")?.attempts;
             let id = delivery.id.context("a dead letter without an id")?;
             all.push(judge::Letter { topic, id, attempts, body: delivery.body });

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
-use idempotent::mq::DeadLetters;
+use idempotent::mq::{DeadLetters, StoredLetter};
 use idempotent::{Executor, Policy, RedisStore, Scene, SqliteStore};
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RedisServer;
@@ -188,7 +188,7 @@ async fn executor(context: &ProcessContext) -> anyhow::Result<Executor> {
 async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<Link>> {
     let mut letters = DelayDeadLetters::new(queue);
     let mut all = Vec::new();
-    while let Some((delivery, _)) = letters.next().await? {
+    while let Some(StoredLetter { delivery, .. }) = letters.next().await? {
         all.push(serde_json::from_slice(&delivery.body).context("a dead letter is not what was sent")?);
     }
     Ok(all)

@@ -52,7 +52,7 @@ async fn an_invalid_delivery_is_dead_lettered_byte_for_byte() {
     assert_eq!(ended.counts(["deliveries", "executed", "malformed"]), [3, 1, 1]);
     let mut letters = KafkaDeadLetters::new(server.url(), "odd");
     assert_eq!(letters.count().await.unwrap(), 1);
-    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"what?\xff\r");
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"what?\xff\r");
 }
 
 #[test]

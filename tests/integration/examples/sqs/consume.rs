@@ -43,7 +43,7 @@ async fn an_invalid_delivery_is_dead_lettered_byte_for_byte() {
     assert_eq!(ended.counts(["deliveries", "executed", "malformed"]), [3, 1, 1]);
     let mut letters = SqsDeadLetters::new(client(&format!("sqs://eu-west-1?{endpoint}")).unwrap(), "odd");
     assert_eq!(letters.count().await.unwrap(), 1);
-    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"what?\xff\r");
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"what?\xff\r");
 }
 
 #[test]

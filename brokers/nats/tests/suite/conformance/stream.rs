@@ -110,7 +110,7 @@ impl Broker for JetStream {
 
     async fn discard(&self, id: &str) {
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_deref() == Some(&*id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
         let discarded = discard.run(&mut self.letters()).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

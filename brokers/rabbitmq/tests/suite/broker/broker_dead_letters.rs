@@ -1,5 +1,5 @@
 //! Messages that the broker dead-letters itself.
-use idempotent_mq::{DeadLetters, Redrive, Settlement, Source};
+use idempotent_mq::{DeadLetters, Redrive, Settlement, Source, StoredLetter};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
 use lapin::options::{BasicGetOptions, BasicNackOptions, BasicRejectOptions};
 
@@ -15,7 +15,7 @@ async fn is_redriven(world: &World, queue: Queue, reason: &str, deaths: u32) {
     let dead = format!("{}.dead", world.queue);
     until("the dead letter", async || (world.count(&dead).await == 1).then_some(())).await;
     let mut letters = letters_of(&world.queue);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     let letter = letter.unwrap();
     assert!(letter.reason.starts_with(reason), "{}", letter.reason);
     assert_eq!((delivery.id.as_deref(), &delivery.body[..]), (Some("m"), &b"body"[..]));

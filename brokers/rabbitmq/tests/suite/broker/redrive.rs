@@ -1,7 +1,7 @@
 //! Redriving dead letters.
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::{Fault, Proxy};
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind, StoredLetter};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
 use lapin::message::BasicGetMessage;
 use lapin::types::{AMQPValue, FieldTable};
@@ -53,7 +53,7 @@ async fn byte_for_byte(name: &str, queue: Queue) {
     let mut letters = letters_of(name);
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut seen = Vec::new();
-    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
         assert_eq!((letter.unwrap().attempts, delivery.deaths), (1, 1));
         seen.push((delivery.id.unwrap(), delivery.body.len()));
     }
@@ -199,7 +199,7 @@ async fn a_discarded_letter_is_acknowledged_and_one_with_a_lost_connection_stays
     let mut source = world.opened(Queue::classic("back-off")).await;
     dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
     drop(source);
-    let second = Redrive::new().limit(1).only(|delivery, _| delivery.id.as_deref() == Some("m-1")).discarding();
+    let second = Redrive::new().limit(1).only(|letter| letter.delivery.id.as_deref() == Some("m-1")).discarding();
     let mut letters = letters_of("back-off");
     let summary = second.run(&mut letters).await;
     assert_eq!((summary.discarded, summary.skipped, summary.failed.is_none()), (1, 1, true), "{summary:?}");
@@ -230,7 +230,7 @@ async fn a_letter_of_another_program_is_put_back_and_reaches_no_other_queue() {
     world.send_to("", "back-foreign.dead", b"b", properties).await;
     assert_eq!(all(&world, "back-foreign.other").await.len(), 1, "the broker routes by CC");
     let mut letters = letters_of("back-foreign");
-    assert!(letters.next().await.unwrap().unwrap().1.is_none());
+    assert!(letters.next().await.unwrap().unwrap().letter.is_none());
     assert!(letters.put_back().await.unwrap());
     assert_eq!(letters.put_back().await.unwrap_err().kind(), SourceErrorKind::Fatal, "twice");
     assert!(letters.next().await.unwrap().is_none());
@@ -250,7 +250,7 @@ async fn a_redriven_message_that_is_dead_lettered_again_has_two_deaths() {
     letter.deaths = back.0.deaths + 1;
     source.settle(&back, Settlement::DeadLetter(letter)).await.unwrap();
     let mut letters = letters_of("back-again");
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((&delivery.body[..], delivery.headers == back.0.headers), (&b"\xff\0"[..], true));
     let letter = letter.unwrap();
     assert_eq!((letter.deaths, &*letter.reason), (2, "again"));

@@ -119,7 +119,7 @@ impl Broker for Rabbit {
         let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
         let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
         let discarded = discard.run(&mut letters).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

@@ -84,7 +84,7 @@ impl Broker for Streams {
         let id = id.to_owned();
         // The id of a dead letter is that of its entry, and the message keeps its own in a field.
         let is_of = move |delivery: &Delivery| delivery.headers.first("id") == Some(id.as_bytes());
-        let discard = Redrive::new().only(move |delivery, _| is_of(delivery)).discarding();
+        let discard = Redrive::new().only(move |letter| is_of(&letter.delivery)).discarding();
         let discarded = discard.run(&mut letters).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

@@ -8,6 +8,7 @@ use idempotent_core::{Executor, MemoryStore, Policy, Scene, Timestamp};
 use idempotent_harness::proxy::Fault;
 use idempotent_mq::{
     Consumer, DeadLetter, DeadLetters, Delivery, KeyFrom, Messages, Redrive, Schedule, Settlement, SourceErrorKind,
+    StoredLetter,
 };
 use idempotent_rocketmq::RocketDeadLetters;
 use tokio::sync::oneshot;
@@ -47,7 +48,7 @@ async fn dead_letter(world: &World, consumer: &mut ManualConsumer, bodies: &[&[u
 async fn listed(world: &World) -> Vec<(Delivery, DeadLetter)> {
     let mut letters = letters_of(world);
     let mut all = Vec::new();
-    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
         all.push((delivery, letter.unwrap()));
     }
     letters.close().await;
@@ -84,7 +85,7 @@ async fn letters_are_put_back_and_removed_and_the_skipped_ones_stay_byte_for_byt
             assert_eq!(*of, letter(reason));
         }
     }
-    let select = |id: &'static str| Redrive::new().only(move |delivery, _| delivery.id.as_deref() == Some(id));
+    let select = |id: &'static str| Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(id));
     let removed = select("m-1").discarding().run(&mut letters_of(&world)).await;
     assert_eq!((removed.discarded, removed.failed.is_none()), (1, true), "{removed:?}");
     let redriven = select("m-3").run(&mut letters_of(&world)).await;

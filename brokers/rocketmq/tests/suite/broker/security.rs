@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{DeadLetters, OutboundMessage, PublishErrorKind, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{
+    DeadLetters, OutboundMessage, PublishErrorKind, Settlement, Source, SourceErrorKind, StoredLetter,
+};
 use idempotent_rocketmq::{
     RocketDeadLetters, RocketDeadLettersBuilder, RocketPublisher, RocketPublisherBuilder, RocketSource,
     RocketSourceBuilder,
@@ -40,7 +42,7 @@ async fn consume(source: RocketSource, mut dead: RocketDeadLetters) {
     let reason = idempotent_mq::DeadLetter::because("a reason", idempotent_core::Timestamp(0));
     consumer.settle(&held, &Settlement::DeadLetter(reason)).await.unwrap();
     until("the dead letter", async || (dead.count().await.unwrap() == 1).then_some(())).await;
-    let (delivery, letter) = dead.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = dead.next().await.unwrap().unwrap();
     assert_eq!((delivery.id.as_deref(), &*letter.unwrap().reason), (Some("m"), "a reason"));
     assert!(dead.put_back().await.unwrap());
     assert_eq!(dead.count().await.unwrap(), 0);

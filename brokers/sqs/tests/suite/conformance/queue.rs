@@ -106,7 +106,7 @@ impl Broker for Queue {
         use idempotent_mq::DeadLetters;
 
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_deref() == Some(&*id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
         let mut letters = self.letters();
         let discarded = discard.run(&mut letters).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::delay::{DelayTable, DelayTableDeadLetters};
-use idempotent::mq::DeadLetters;
+use idempotent::mq::{DeadLetters, StoredLetter};
 use sqlx::Pool;
 use tokio::time::sleep;
 
@@ -68,7 +68,7 @@ impl<Db: TaskTables> OpenTable<Db> {
         let effects = Db::effects(&mut connection).await?;
         drop(connection);
         let (mut dead, mut letters) = (DelayTableDeadLetters::new(&self.table), Vec::new());
-        while let Some((delivery, _)) = dead.next().await? {
+        while let Some(StoredLetter { delivery, .. }) = dead.next().await? {
             letters.push(delivery.id.context("a dead letter without an id")?);
         }
         Ok(Remaining { tasks, effects, letters })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayProducer, DelayQueue, DelayQueueBuilder};
-use idempotent::mq::{DeadLetters, Publish};
+use idempotent::mq::{DeadLetters, Publish, StoredLetter};
 #[cfg(feature = "rocketmq")]
 use idempotent::mq::{Delivery, Position};
 use idempotent::redis_streams::StreamsPublisher;
@@ -162,7 +162,7 @@ impl Broker {
         match self {
             Self::Delay(queue) => {
                 let (mut letters, mut all) = (DelayDeadLetters::new(queue), Vec::new());
-                while let Some((delivery, _)) = letters.next().await? {
+                while let Some(StoredLetter { delivery, .. }) = letters.next().await? {
                     all.push(delivery.id.context("a dead letter without an id")?);
                 }
                 Ok(all)

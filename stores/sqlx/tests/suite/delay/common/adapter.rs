@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Scheduled};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Scheduled, StoredLetter};
 use idempotent_sqlx::{DelayTable, DelayTableDeadLetters, DelayTableSource, ScheduledTask};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use sqlx::{AssertSqlSafe, Pool};
@@ -74,7 +74,7 @@ impl Broker for Table {
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut letters = DelayTableDeadLetters::new(&self.producer);
         let mut all = Vec::new();
-        while let Some((delivery, letter)) = letters.next().await.unwrap() {
+        while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
             let mut message = Message::new(delivery.id.unwrap(), delivery.body);
             message.headers = delivery.headers;
             all.push((message, letter.unwrap()));
@@ -89,7 +89,7 @@ impl Broker for Table {
 
     async fn discard(&self, id: &str) {
         let id = id.to_owned();
-        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
         let discarded = discard.run(&mut DelayTableDeadLetters::new(&self.producer)).await;
         assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }

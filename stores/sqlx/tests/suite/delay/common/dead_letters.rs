@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent_core::{Executor, MemoryStore, Timestamp};
 use idempotent_mq::{
     Cancelled, Consumer, DeadLetter, DeadLetters, Delay, HandlerResult, KeyFrom, Message, Messages, Redrive, Scheduled,
-    Settlement,
+    Settlement, StoredLetter,
 };
 use idempotent_sqlx::DelayTableDeadLetters;
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
     assert_eq!(letters.count().await.unwrap(), 3);
     assert!(letters.put_back().await.is_err(), "nothing was brought");
     let mut listed = Vec::new();
-    while let Some((delivery, letter)) = letters.next().await.unwrap() {
+    while let Some(StoredLetter { delivery, letter, .. }) = letters.next().await.unwrap() {
         assert_eq!(letter.unwrap().reason, "no such order");
         listed.push(delivery.id.unwrap());
     }
@@ -39,7 +39,7 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
     let back = hand.take(9).await;
     assert_eq!((id(&back[0]), back[0].0.deaths, back[0].0.attempt), ("a", 1, Some(1)));
     assert_eq!(world.work.purge_dead(1).await.unwrap(), 1);
-    let (left, _) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
+    let StoredLetter { delivery: left, .. } = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!(left.id.as_deref(), Some("c"), "the older one was removed");
     assert_eq!(world.work.purge_dead(9).await.unwrap(), 1);
     assert_eq!(world.counts().await.dead, 0);
@@ -61,9 +61,9 @@ async fn a_dead_letter_is_removed_only_in_the_death_that_was_read() {
     hand.settle(&held, Settlement::DeadLetter(DeadLetter::because("no such order", Timestamp(30)))).await;
     assert!(!letters.discard().await.unwrap(), "the letter of the earlier death is gone");
     assert!(letters.discard().await.is_err(), "the answer was given already");
-    assert_eq!(letters.next().await.unwrap().unwrap().0.id.as_deref(), Some("b"));
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.id.as_deref(), Some("b"));
     assert!(letters.discard().await.unwrap());
-    let (left, _) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
+    let StoredLetter { delivery: left, .. } = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!((left.id.as_deref(), world.counts().await.dead), (Some("a"), 1));
 }
 
@@ -106,7 +106,7 @@ async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
     let running = async { tokio::join!(consumer.run(async { drop(stopped.await) }), both).0 };
     let counts = tokio::time::timeout(MINUTE, running).await.unwrap().unwrap();
     assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
-    let (delivery, letter) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!(&*delivery.body, b"five!");
     assert!(letter.unwrap().reason.contains("max_body"));
 }
@@ -121,7 +121,7 @@ async fn an_unreadable_message_is_dead_lettered_before_delivery() {
     world.sql(&format!("UPDATE delay SET headers={garbage} WHERE id={bad}")).await;
     let mut hand = Hand::of(&world);
     assert_eq!(hand.take(9).await.iter().map(id).collect::<Vec<_>>(), ["good"]);
-    let (delivery, letter) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!((delivery.id.as_deref(), &*delivery.body), (Some("bad"), &b"kept"[..]));
     assert!(letter.unwrap().reason.contains("cannot be read"));
 }

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetters, Delay, Retry, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{DeadLetters, Delay, Retry, Settlement, Source, SourceErrorKind, StoredLetter};
 use idempotent_sqlx::{DelayTableDeadLetters, ScheduledTask};
 
 use super::world::{Hand, MICRO, SECOND, VISIBILITY, World, id};
@@ -132,7 +132,7 @@ async fn a_message_that_kills_its_consumers_is_dead_lettered_at_the_limit() {
     let counts = world.counts().await;
     assert_eq!((counts.dead, counts.waiting, counts.ready, counts.in_flight), (1, 1, 0, 0));
     let mut letters = DelayTableDeadLetters::new(&world.work);
-    let (delivery, letter) = letters.next().await.unwrap().unwrap();
+    let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.id.as_deref(), &*delivery.body), (Some("k"), &b"payload"[..]));
     let letter = letter.unwrap();
     assert!(letter.reason.contains("settled by nobody"), "{letter:?}");
