@@ -8,6 +8,7 @@ use axum::Router;
 use idempotent_core::{Executor, Store};
 use idempotent_mq::{ConsumerCounters, DeadLetters};
 use idempotent_operate::{AuditFile, AuditSink, DelayAccess, TracingAudit};
+use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::router;
@@ -27,13 +28,21 @@ impl Console {
         ConsoleBuilder::default()
     }
 
-    /// Returns the router. Mount it by [`Router::nest`], such as `.nest("/admin/idempotent", console.router())`. All links are
-    /// relative, so a proxy may strip a prefix.
+    /// Returns the router of a service that consists of the console alone. All links are relative, so a proxy may strip a prefix.
     ///
     /// Start the service by `into_make_service_with_connect_info::<SocketAddr>()` to count failed logins by address. Otherwise
-    /// all clients share one limit.
+    /// all clients share one count.
     pub fn router(&self) -> Router {
         router::router(self.0.clone())
+    }
+
+    /// Returns a router with the console below a path of the service, such as `.merge(console.mount("/admin/idempotent"))`. The
+    /// path leads to the console with and without a slash at its end. [`Router::nest`] would leave out the one with the slash.
+    ///
+    /// # Panics
+    /// Panics if the path is `/` or no path of a router, as [`Router::nest_service`] does.
+    pub fn mount<S: Clone + Send + Sync + 'static>(&self, path: &str) -> Router<S> {
+        Router::new().nest_service(path, self.router())
     }
 }
 
@@ -250,11 +259,13 @@ impl ConsoleBuilder {
             access: self.access.ok_or(SetupError::NoAccess)?,
             sessions: Default::default(),
             throttle: Default::default(),
+            readiness: Default::default(),
             plans: Default::default(),
             samples: Default::default(),
             readings: Default::default(),
             audit: self.audit,
             audit_file: self.audit_file,
+            audit_reader: Arc::new(Semaphore::new(1)),
             is_read_only: self.is_read_only,
             hosts: self.hosts,
             has_secure_cookie: self.has_secure_cookie,

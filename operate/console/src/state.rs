@@ -6,11 +6,12 @@ use hmac::{Hmac, Mac};
 use idempotent_operate::AuditSink;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 
 use crate::access::{Access, Sessions, Throttle};
 use crate::overview::{Readings, Samples};
 use crate::plan::Plans;
-use crate::targets::Targets;
+use crate::targets::{Readiness, Targets};
 
 /// The state of a console.
 #[derive(Debug)]
@@ -19,12 +20,15 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) sessions: Sessions,
     pub(crate) throttle: Throttle,
+    pub(crate) readiness: Readiness,
     pub(crate) plans: Plans,
     pub(crate) samples: Samples,
     pub(crate) readings: Readings,
     pub(crate) audit: Arc<dyn AuditSink>,
     /// The file that the audit page reads.
     pub(crate) audit_file: Option<PathBuf>,
+    /// Admits one reader of the file at a time.
+    pub(crate) audit_reader: Arc<Semaphore>,
     pub(crate) is_read_only: bool,
     /// The accepted values of `Host`. Empty if the host application checks them.
     pub(crate) hosts: Vec<String>,

@@ -1,7 +1,7 @@
 //! The audit of repairs.
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -173,6 +173,8 @@ impl AuditSink for TracingAudit {
 }
 
 /// An audit log in a file, one JSON object per line. Each entry is on disk before its repair continues.
+///
+/// An entry after a torn line, which a crash or a full disk leaves, begins with a line break.
 #[derive(Debug)]
 pub struct AuditFile(Mutex<File>);
 
@@ -186,16 +188,31 @@ impl AuditFile {
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Self(Mutex::new(options.open(path)?)))
+        let path = path.as_ref();
+        // A file that this user may only append to is no error. Its entries are separated by empty lines.
+        let file = options.clone().read(true).open(path).or_else(|_| options.open(path))?;
+        Ok(Self(Mutex::new(file)))
     }
+}
+
+/// Returns whether the next entry begins a line. Another process may have torn the last line since the last call.
+fn is_at_line_start(file: &mut File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 impl AuditSink for AuditFile {
     fn write(&self, entry: &AuditEntry) -> io::Result<()> {
         let line = serde_json::to_string(entry)?;
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line_break = if is_at_line_start(&mut file).unwrap_or(false) { "" } else { "\n" };
         // One write, so that entries of several processes do not mix.
-        file.write_all(format!("{line}\n").as_bytes())?;
+        file.write_all(format!("{line_break}{line}\n").as_bytes())?;
         file.sync_data()
     }
 }

@@ -36,9 +36,9 @@ mod text;
 
 pub use idempotent_core::{KeyFilter, NamePattern, PageLimits, PatternError};
 
-pub use self::address::KeyAddress;
+pub use self::address::{KeyAddress, KeyTenant};
 pub use self::audit::{AuditEntry, AuditFile, AuditIntent, AuditPhase, AuditSink, AuditTrail, TracingAudit};
-pub use self::audit_reader::{AuditFilter, AuditReader};
+pub use self::audit_reader::{AuditFilter, AuditReader, NewestEntries};
 pub use self::delay::{BoundedCount, DelayAccess, DelayDepth};
 pub use self::delivery_limit::{DeliveryLimitError, DeliveryLimited};
 pub use self::error::OperateError;
