@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-pub use self::part::{KeyExtractor, KeyPart, Parts, key_hash};
+pub use self::part::{CallerName, KeyExtractor, KeyPart, Parts, key_hash};
 use crate::KeyError;
 
 /// The origin of a call. The scene selects the defaults and is a part of the identity.

@@ -106,7 +106,7 @@ pub mod __private {
     pub use crate::executor::renew_until_dropped;
     pub use crate::executor::{Begun, Site, executor, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
-    pub use crate::key::scope_of;
+    pub use crate::key::{CallerName, scope_of};
     pub use crate::key_strategy::derive;
     pub use crate::observe::{trace, warn_without_subscriber};
     pub use crate::run::{run, run_batch};

@@ -108,6 +108,33 @@ pub fn key_hash(long: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(long))
 }
 
+/// The longest name of a caller in bytes that becomes part of a key as it is. A longer name is hashed: issuers choose the length
+/// of subjects, and [`Parts::MAX`] limits the whole key.
+const MAX_CALLER: usize = 512;
+
+/// The name of an HTTP or gRPC caller as a tenant, or `None` for the anonymous caller. Named and anonymous callers have distinct
+/// encodings, whatever the name.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct CallerName<'a>(pub Option<&'a str>);
+
+impl KeyPart for CallerName<'_> {
+    fn write_to(&self, parts: &mut Parts) {
+        match self.0 {
+            Some(name) if name.len() > MAX_CALLER => ("long", key_hash(name)).write_to(parts),
+            Some(name) => ("named", name).write_to(parts),
+            None => "anonymous".write_to(parts),
+        }
+    }
+}
+
+/// Omits the name, which may be personal data.
+impl fmt::Debug for CallerName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "CallerName(named)" } else { "CallerName(anonymous)" })
+    }
+}
+
 /// A value that can be part of a key: text, bytes, integers, and options, references and tuples of these.
 ///
 /// A number and its decimal text are the same key, because producers differ in which they send. A missing value is an

@@ -5,6 +5,7 @@ mod change;
 mod console;
 mod dead;
 mod delay;
+mod key;
 mod migrate;
 mod order;
 #[cfg(feature = "database")]
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
-use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
+use idempotent_operate::{KeyFilter, NamePattern};
 
 pub(crate) use self::audit::AuditArguments;
 pub(crate) use self::change::ChangeOptions;
@@ -25,6 +26,7 @@ pub(crate) use self::dead::{
     DeadCommand, DiscardArguments, LetterArguments, QueueOptions, RedriveArguments, ShowArguments,
 };
 pub(crate) use self::delay::{DelayCommand, DelayOptions};
+pub(crate) use self::key::KeyArguments;
 pub(crate) use self::migrate::{Dialect, Division, MigrateCommand};
 pub(crate) use self::order::{OrderCommand, OrderListArguments};
 #[cfg(feature = "database")]
@@ -86,7 +88,7 @@ pub(crate) struct GlobalOptions {
     /// Logs errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Logs more to stderr. Twice for debugging.
+    /// Logs more to stderr. Twice for debugging. The lines of client libraries, which may contain passwords, are left out.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -158,48 +160,6 @@ pub(crate) enum Command {
     Completions { shell: clap_complete::Shell },
     /// Prints the manual page.
     Man,
-}
-
-/// The name of one key.
-#[derive(Args, Debug)]
-pub(crate) struct KeyArguments {
-    /// The storage key, as logs and listings show it.
-    #[arg(value_name = "KEY", required_unless_present = "part", conflicts_with = "part")]
-    key: Option<String>,
-    /// A part of the handler's key, for each part once. `-` reads the part from stdin.
-    #[arg(long, requires = "scope", value_name = "TEXT")]
-    part: Vec<String>,
-    /// The handler's scope.
-    #[arg(long, requires = "part", value_name = "NAME")]
-    scope: Option<String>,
-    /// The handler's scene: `mq`, `rest` or a custom one.
-    #[arg(long, requires = "part", default_value_if("part", clap::builder::ArgPredicate::IsPresent, "mq"))]
-    scene: Option<String>,
-    /// The tenant.
-    #[arg(long, requires = "part", value_name = "NAME")]
-    tenant: Option<String>,
-}
-
-impl KeyArguments {
-    /// Returns the address. Reads a part `-` from stdin.
-    pub(crate) fn address(&self, namespace: &str) -> anyhow::Result<KeyAddress> {
-        if let Some(key) = &self.key {
-            return Ok(KeyAddress::Text(key.clone()));
-        }
-        let mut parts = self.part.clone();
-        if let Some(place) = parts.iter_mut().find(|part| *part == "-") {
-            let mut line = String::new();
-            std::io::stdin().read_line(&mut line)?;
-            *place = line.trim_end_matches(['\r', '\n']).to_owned();
-        }
-        Ok(KeyAddress::Parts {
-            namespace: namespace.to_owned(),
-            tenant: self.tenant.clone(),
-            scene: self.scene.clone().unwrap_or_else(|| "mq".to_owned()),
-            scope: self.scope.clone().unwrap_or_default(),
-            parts,
-        })
-    }
 }
 
 /// The states that a listing selects.

@@ -1,4 +1,5 @@
 //! The names of keys as an operator writes them.
+use idempotent_core::__private::CallerName;
 use idempotent_core::{Identity, Key, KeyPart, Parts, Scene};
 
 use crate::{OperateError, escaped};
@@ -7,11 +8,11 @@ use crate::{OperateError, escaped};
 ///
 /// ```
 /// use idempotent_core::{Identity, Scene};
-/// use idempotent_operate::KeyAddress;
+/// use idempotent_operate::{KeyAddress, KeyTenant};
 ///
 /// let parts = KeyAddress::Parts {
 ///     namespace: "idempotent".into(),
-///     tenant: None,
+///     tenant: KeyTenant::None,
 ///     scene: "mq".into(),
 ///     scope: "orders".into(),
 ///     parts: vec!["ann".into(), "17".into()],
@@ -31,7 +32,7 @@ pub enum KeyAddress {
         /// The executor's namespace.
         namespace: String,
         /// The tenant, if the handler has one.
-        tenant: Option<String>,
+        tenant: KeyTenant,
         /// The scene: `mq`, `rest` or the name of a custom scene.
         scene: String,
         /// The handler's scope.
@@ -39,6 +40,21 @@ pub enum KeyAddress {
         /// The parts of the key in their order. A number and its decimal text are the same part.
         parts: Vec<String>,
     },
+}
+
+/// The tenant of a key.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum KeyTenant {
+    /// The handler has no tenant.
+    #[default]
+    None,
+    /// The parts of the tenant in their order.
+    Parts(Vec<String>),
+    /// The name of an HTTP or gRPC caller, as in `Caller::named`.
+    Caller(String),
+    /// The callers without a name, as in `Caller::anonymous`.
+    AnonymousCaller,
 }
 
 impl KeyAddress {
@@ -53,8 +69,10 @@ impl KeyAddress {
             Self::Parts { namespace, tenant, scene, scope, parts } => {
                 let identity = Identity::new(scene_named(scene), scope.clone(), &PartList(parts));
                 let identity = match tenant {
-                    Some(tenant) => identity.tenant(tenant),
-                    None => identity,
+                    KeyTenant::None => identity,
+                    KeyTenant::Parts(parts) => identity.tenant(&PartList(parts)),
+                    KeyTenant::Caller(name) => identity.tenant(&CallerName(Some(name))),
+                    KeyTenant::AnonymousCaller => identity.tenant(&CallerName(None)),
                 };
                 Ok(identity.key(namespace)?)
             }
@@ -88,7 +106,7 @@ mod tests {
     fn parts(parts: &[&str]) -> KeyAddress {
         KeyAddress::Parts {
             namespace: "shop".into(),
-            tenant: Some("acme".into()),
+            tenant: KeyTenant::Parts(vec!["acme".into(), "eu".into()]),
             scene: "billing".into(),
             scope: "invoices".into(),
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
@@ -96,8 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_and_a_custom_scene_are_parts_of_the_key() {
-        let identity = Identity::new(Scene::Named("billing".into()), "invoices", "i-7").tenant("acme");
+    fn a_tenant_of_two_parts_and_a_custom_scene_are_parts_of_the_key() {
+        let identity = Identity::new(Scene::Named("billing".into()), "invoices", "i-7").tenant(&("acme", "eu"));
         assert_eq!(parts(&["i-7"]).key().unwrap(), identity.key("shop").unwrap());
     }
 

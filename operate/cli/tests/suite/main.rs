@@ -7,6 +7,7 @@ mod dead;
 mod delay;
 mod doctor;
 mod handbook;
+mod http;
 mod order;
 mod outbox;
 mod plan;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use idempotent_operate::KeyAddress;
+use idempotent_operate::{KeyAddress, KeyTenant};
 
 use super::shown;
 use crate::error::PageError;
@@ -13,14 +13,20 @@ use crate::state::Shared;
 pub(crate) async fn find(State(_): State<Arc<Shared>>, form: UserForm) -> Result<Response, PageError> {
     let field = |name: &str| form.fields.get(name).trim();
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
-    let parts: Vec<String> = field("parts").lines().map(str::trim_end).map(str::to_owned).collect();
+    let lines = |text: &str| text.lines().map(str::trim_end).map(str::to_owned).collect::<Vec<_>>();
     let address = match field("key") {
         "" => KeyAddress::Parts {
             namespace: or(field("namespace"), "idempotent"),
-            tenant: Some(field("tenant").to_owned()).filter(|tenant| !tenant.is_empty()),
+            tenant: match (field("tenant"), field("caller"), field("anonymous")) {
+                ("", "", "") => KeyTenant::None,
+                (parts, "", "") => KeyTenant::Parts(lines(parts)),
+                ("", name, "") => KeyTenant::Caller(name.to_owned()),
+                ("", "", _) => KeyTenant::AnonymousCaller,
+                _ => return Err(PageError::Invalid("name a tenant or a caller, not both".into())),
+            },
             scene: or(field("scene"), "mq"),
             scope: field("scope").to_owned(),
-            parts,
+            parts: lines(field("parts")),
         },
         text => KeyAddress::Text(text.to_owned()),
     };

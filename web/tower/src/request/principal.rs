@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use idempotent_core::{KeyPart, Parts as KeyParts, key_hash};
+use idempotent_core::__private::CallerName;
+use idempotent_core::{KeyPart, Parts as KeyParts};
 
 type CallerFn = dyn Fn(&Parts) -> Result<Caller, Denied> + Send + Sync;
 
@@ -125,18 +126,10 @@ impl Caller {
     }
 }
 
-/// The longest name in bytes that becomes part of a key as it is; longer names are hashed. Issuers choose the length of
-/// subjects, and the executor accepts 1,024 bytes for the whole key.
-const MAX_NAME: usize = 512;
-
 /// Named and anonymous callers have distinct encodings, whatever the name.
 impl KeyPart for Caller {
     fn write_to(&self, parts: &mut KeyParts) {
-        match &self.0 {
-            Some(name) if name.len() > MAX_NAME => ("long", key_hash(name.as_bytes())).write_to(parts),
-            Some(name) => ("named", name).write_to(parts),
-            None => "anonymous".write_to(parts),
-        }
+        CallerName(self.0.as_deref()).write_to(parts);
     }
 }
 
@@ -188,7 +181,7 @@ mod tests {
             part(&mut parts);
             Identity::new(Scene::Rest, "orders", &parts).key("shop").unwrap()
         };
-        for (length, is_plain) in [(MAX_NAME, true), (MAX_NAME + 1, false)] {
+        for (length, is_plain) in [(512, true), (513, false)] {
             let name = "n".repeat(length);
             let caller = Caller::named(name.as_str());
             let plain = key(&|parts| ("named", &name).write_to(parts));

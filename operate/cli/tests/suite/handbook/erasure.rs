@@ -1,11 +1,13 @@
 //! The erasure of one person's data.
 use idempotent::sqlx::{Executor as _, SqlitePool};
 use idempotent::{Executor, Outcome};
+use tower::ServiceExt;
 
 use crate::handbook::flows::stalled_outbox;
 use crate::handbook::incident::Incident;
 use crate::handbook::keys::run;
 use crate::handbook::letters::{Service, first_letter};
+use crate::http::{Shop, payment};
 use crate::support::{done, key};
 
 /// A person whose data is in a record, in a dead letter, and in an outbox.
@@ -24,6 +26,16 @@ pub(crate) async fn person(incident: &mut Incident) {
     records.execute(idempotent::sqlx::raw_sql("UPDATE idempotent_record SET expires_at = 1")).await.unwrap();
     incident.shows("idempotent purge", &["\"removed\":1"]);
     incident.ends(inspect, 4, &["has expired"]);
+
+    let shop = Shop::new().await;
+    shop.router().oneshot(payment(Some("ada"))).await.unwrap();
+    incident.set("IDEMPOTENT_STORE", &shop.url);
+    incident.value("KEY", "z2");
+    let inspect = "idempotent inspect --scene rest --scope 'POST /payments' --caller ada --part KEY";
+    incident.shows(inspect, &["\"state\":\"consumed\"", "\"result_bytes\":"]);
+    let forget = "idempotent forget --scene rest --scope 'POST /payments' --caller ada --part KEY --reason …";
+    incident.changes(forget, &["done: the key can be claimed"]);
+    assert!(!incident.shows(inspect, &["\"state\":\"vacant\""]).contains("result_bytes"));
 
     let letters = Service::start().await;
     letters.send("a letter of the person");
