@@ -59,10 +59,12 @@ fn log(arguments: &Arguments) {
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let audit = if arguments.global.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    let least = |least| if arguments.global.quiet { LevelFilter::ERROR } else { level.max(least) };
+    // Only lines of these crates: client libraries log URLs with their passwords.
     let targets = tracing_subscriber::filter::Targets::new()
-        .with_default(level)
-        .with_target("idempotent::audit", audit.max(level));
+        .with_target("idempotent", level)
+        .with_target("idempotent::audit", least(LevelFilter::INFO))
+        .with_target("idempotent_console", least(LevelFilter::WARN));
     // Colours need a feature of tracing-subscriber that this program does not enable, and end in a panic without it.
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(lines).with(targets).init();

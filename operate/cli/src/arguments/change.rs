@@ -12,8 +12,8 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct ChangeOptions {
     /// The reason, for the audit log.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
+    #[arg(long, required_unless_present = "dry_run", value_name = "TEXT")]
+    reason: Option<String>,
     /// The author, for the audit log.
     #[arg(long, env = "IDEMPOTENT_BY", value_name = "NAME")]
     by: Option<String>,
@@ -36,10 +36,11 @@ impl ChangeOptions {
         Ok(Arc::new(file.with_context(|| format!("cannot open the audit log `{}`", path.display()))?))
     }
 
-    /// Returns the name of the author. A dry run writes no audit entry, so it needs none.
-    pub(crate) fn author(&self) -> anyhow::Result<String> {
+    /// Returns the author and the reason. A dry run writes no audit entry, so it needs neither.
+    pub(crate) fn author(&self) -> anyhow::Result<(String, &str)> {
         let by = self.by.clone().or_else(|| std::env::var("USER").ok()).or_else(|| std::env::var("LOGNAME").ok());
         let by = by.or_else(|| self.dry_run.then(|| "dry run".to_owned()));
-        Ok(by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?)
+        let by = by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?;
+        Ok((by, self.reason.as_deref().unwrap_or("dry run")))
     }
 }

@@ -54,8 +54,7 @@ queue and among the dead letters, with one id.";
 const DISCARD: &str = "\
 Examples:
   idempotent dead discard --queue amqp://localhost/shop --name orders --id m-17 --reason 'customer deleted'
-  idempotent dead discard --queue amqp://localhost/shop --name orders --cause 'no such customer' --limit 100 --dry-run \\
-    --reason 'customer deleted'
+  idempotent dead discard --queue amqp://localhost/shop --name orders --cause 'no such customer' --limit 100 --dry-run
 
 Ctrl-C ends the command after the current letter.";
 

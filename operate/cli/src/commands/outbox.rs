@@ -105,8 +105,8 @@ async fn change(
     stop: &StopRequest,
 ) -> anyhow::Result<()> {
     let (options, ids) = (&arguments.change, &arguments.ids);
-    let author = options.author()?;
-    let trail = AuditTrail::new(options.audit()?, (&author, &options.reason), "cli", &target.name)?;
+    let (by, reason) = options.author()?;
+    let trail = AuditTrail::new(options.audit()?, (&by, reason), "cli", &target.name)?;
     let action = change.name();
     let warning = match change {
         OutboxChange::Void => "A copy that a consumer has received already may still take effect.",
@@ -129,7 +129,7 @@ async fn change(
             break;
         }
         let intent = trail.begin(action, id)?;
-        let changed = target.outbox.change(change, id, &author, &options.reason).await;
+        let changed = target.outbox.change(change, id, &by, reason).await;
         intent.end(changed.as_ref().map_or_else(|error| format!("failed: {error}"), |()| "done".to_owned()));
         changed.with_context(|| format!("message {} of {}", done + 1, ids.len()))?;
         done += 1;

@@ -81,8 +81,7 @@ fn check(record: &RecordSummary, fencing: Option<u64>, repair: Repair) -> anyhow
 }
 
 fn repairer(target: &Target, options: &RepairOptions) -> anyhow::Result<Repairer> {
-    let author = options.change.author()?;
-    let author = (author.as_str(), options.change.reason.as_str());
-    let repairer = Repairer::new(target.store.clone(), options.change.audit()?, author, "cli", &target.name)?;
+    let (by, reason) = options.change.author()?;
+    let repairer = Repairer::new(target.store.clone(), options.change.audit()?, (&by, reason), "cli", &target.name)?;
     Ok(repairer.retention(options.memory))
 }

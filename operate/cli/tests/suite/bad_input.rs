@@ -55,6 +55,27 @@ fn each_bad_store_is_refused_without_its_password() {
     assert!(missing.code == 2 && missing.err.contains("set IDEMPOTENT_STORE, or pass --store URL"), "{missing:?}");
 }
 
+#[test]
+fn the_most_detailed_log_contains_no_password_of_a_url() {
+    // A server that accepts a connection and closes it.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let open = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let queues = ["nats", "tls", "amqp", "amqps", "redis+stream", "redis+delay", "pgmq", "postgres", "mysql"];
+    let stores = ["redis", "rediss", "postgres", "mysql"];
+    for address in [open.to_string(), "127.0.0.1:1".to_owned()] {
+        let url = |scheme: &str| format!("{scheme}://u:hunter2@{address}/0");
+        let queues = queues.map(|scheme| (url(scheme), vec!["dead", "list", "--name", "orders"]));
+        let stores = stores.map(|scheme| (url(scheme), vec!["list"]));
+        for (url, mut command) in queues.into_iter().chain(stores) {
+            let option = if command[0] == "dead" { "--queue" } else { "--store" };
+            command.extend([option, &url, "-vv", "--timeout", "2s"]);
+            let ran = run("", &command);
+            assert!(ran.code != 0 && ran.code != 2 && !format!("{ran:?}").contains("hunter2"), "{url}: {ran:?}");
+        }
+    }
+}
+
 /// Runs a command whose reader has closed a stream before the first line.
 fn closed(store: &str, arguments: &[&str], is_stdout: bool) -> std::process::Output {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -63,7 +63,7 @@ impl Site<'_> {
             self.outbox(&[&[action, "--reason", "the queue is bound", "--audit", path], more].concat())
         };
         change("resend", &["p-1"]).fails(6, "pass --yes");
-        change("resend", &["p-1", "--dry-run"]).fails(0, "would change 1 message");
+        self.outbox(&["resend", "p-1", "--dry-run"]).fails(0, "would change 1 message");
         change("resend", &["p-1", "p-2", "--yes"]).fails(6, "the message `p-2` is confirmed");
         change("void", &["p-1", "p-9", "--yes"]).fails(4, "p-9");
         change("void", &["p-1", "--yes", "--read-only"]).fails(6, "--read-only");

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use idempotent::mq::{Redrive, RedriveSummary};
 use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver};
 
-use super::super::open_for_writing;
+use super::super::{open, open_for_writing};
 use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, RedriveArguments};
 use crate::confirm::confirm;
 use crate::failure::Failure;
@@ -34,13 +34,17 @@ pub(super) async fn redrive(
     queue: &mut Queue,
     stop: &StopRequest,
 ) -> anyhow::Result<()> {
-    check_writable(global)?;
+    check_writable(global, &arguments.change)?;
     let mut redrive = Redrive::new();
     if let Some(rate) = NonZeroU32::new(arguments.rate) {
         redrive = redrive.rate(rate);
     }
     if arguments.let_go {
-        redrive = redrive.letting_go(open_for_writing(global, Access::Write).await?.store);
+        let store = match arguments.change.dry_run {
+            true => open(global).await?,
+            false => open_for_writing(global, Access::Write).await?,
+        };
+        redrive = redrive.letting_go(store.store);
     }
     let keys = arguments.let_go.then(|| "let go".to_owned());
     let more = [("rate", Some(arguments.rate.to_string())), ("keys", keys)];
@@ -55,14 +59,17 @@ pub(super) async fn discard(
     queue: &mut Queue,
     stop: &StopRequest,
 ) -> anyhow::Result<()> {
-    check_writable(global)?;
+    check_writable(global, &arguments.change)?;
     let selection = select(arguments.filter.filter(), arguments.limit, &[], queue).await?;
     let redrive = Redrive::new().limit(arguments.limit.map_or(u64::MAX, u64::from));
     change(global, LetterChange::Discard, (redrive, &selection), &arguments.change, (queue, stop)).await
 }
 
-fn check_writable(global: &GlobalOptions) -> Result<(), Failure> {
-    if global.read_only { Err(Failure::Refused("--read-only forbids this command".into())) } else { Ok(()) }
+fn check_writable(global: &GlobalOptions, options: &ChangeOptions) -> Result<(), Failure> {
+    match global.read_only && !options.dry_run {
+        true => Err(Failure::Refused("--read-only forbids this command".into())),
+        false => Ok(()),
+    }
 }
 
 /// Describes the letters that a command changes.
@@ -101,8 +108,8 @@ async fn change(
     options: &ChangeOptions,
     (queue, stop): (&mut Queue, &StopRequest),
 ) -> anyhow::Result<()> {
-    let author = options.author()?;
-    let redriver = Redriver::new(options.audit()?, (&author, &options.reason), "cli", &queue.name)?;
+    let (by, reason) = options.author()?;
+    let redriver = Redriver::new(options.audit()?, (&by, reason), "cli", &queue.name)?;
     let Selection { filter, text } = selection;
     if options.dry_run {
         let redrive = if change == LetterChange::Discard { redrive.discarding() } else { redrive };

@@ -89,7 +89,7 @@ impl Site<'_> {
             self.dead("redrive", &[&common, more].concat())
         };
         redrive(&[]).fails(6, "pass --yes");
-        let dry = redrive(&["--dry-run"]).lines();
+        let dry = self.dead("redrive", &["--cause", "stock", "--limit", "1", "--dry-run", "--read-only"]).lines();
         assert_eq!((&dry[0]["reason"], &dry[0]["outcome"]), (&"no stock".into(), &"dry run".into()));
         assert_eq!((self.reasons(&[]).len(), fs::read_to_string(path).unwrap().as_str()), (3, ""), "a dry run");
 
@@ -119,7 +119,7 @@ impl Site<'_> {
         };
         discard(&["--id", &ids[1]]).fails(6, "pass --yes");
         discard(&["--id", &ids[1], "--yes", "--read-only"]).fails(6, "--read-only");
-        let dry = discard(&["--cause", "customer", "--limit", "9", "--dry-run"]).lines();
+        let dry = self.dead("discard", &["--cause", "customer", "--limit", "9", "--dry-run"]).lines();
         assert_eq!((&dry[0]["outcome"], &dry[1]["discarded"]), (&"dry run".into(), &1.into()));
         assert_eq!((self.reasons(&[]).len(), fs::read_to_string(path).unwrap().as_str()), (3, ""), "a dry run");
 
