@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::uri::{Authority, Uri};
 use http::{Extensions, HeaderMap, Method, StatusCode};
 
-use crate::access::{AccessKind, User};
+use crate::access::{AccessKind, Throttle, User};
 use crate::error::PageError;
 use crate::state::Shared;
 
@@ -138,23 +138,25 @@ async fn visitor(shared: &Shared, parts: &Parts) -> Result<Visitor, PageError> {
     Ok(Visitor { user, session: Some(cookie.to_owned()) })
 }
 
-/// Returns the user of a login, unless too many logins from this address have failed. A failure takes a moment.
+/// Returns the user of a login. A failure takes a moment and is logged, and too many failures of one address get another error.
+///
+/// A valid token always passes: behind a proxy, all users have one address, so anyone could lock them out.
 pub(crate) async fn check_login(
     shared: &Shared,
     address: Option<IpAddr>,
     user: impl FnOnce() -> Option<User>,
 ) -> Result<User, PageError> {
-    if !shared.throttle.admits(address) {
-        return Err(PageError::TooManyLogins);
+    if let Some(user) = user() {
+        return Ok(user);
     }
-    match user() {
-        Some(user) => Ok(user),
-        None => {
-            shared.throttle.failed(address);
-            tokio::time::sleep(FAILED_LOGIN).await;
-            Err(PageError::Unauthenticated)
-        }
+    let failures = shared.throttle.failed(address);
+    if failures <= Throttle::MOST {
+        let from = address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+        let more = if failures == Throttle::MOST { "; more failures within a minute are not logged" } else { "" };
+        tracing::warn!(from, failures, "a login has failed{more}");
     }
+    tokio::time::sleep(FAILED_LOGIN).await;
+    Err(if failures <= Throttle::MOST { PageError::Unauthenticated } else { PageError::TooManyLogins })
 }
 
 /// Returns the client's address, if the server records it as [`ConnectInfo`].

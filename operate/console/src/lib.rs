@@ -12,7 +12,7 @@
 //!     .access(Access::from_request(|request| user_of(request))) // the session of your service
 //!     .audit_file("audit.jsonl")?
 //!     .build()?;
-//! Ok(axum::Router::new().nest("/admin/idempotent", console.router()))
+//! Ok(axum::Router::new().merge(console.mount("/admin/idempotent")))
 //! # }
 //! ```
 //!
@@ -28,7 +28,8 @@
 //! - Forms need a token of the session, a matching `Origin`, and no cross-site `Sec-Fetch-Site`.
 //! - The pages load only own files, and a content security policy with Trusted Types enforces that.
 //! - Bodies, results and header values are never shown.
-//! - Failed logins are limited to 10 per minute and address.
+//! - Failed logins are logged without their token. After 10 per minute and address, they are refused as too many. A valid token
+//!   always passes.
 //!
 //! # Limits
 //!

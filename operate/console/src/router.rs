@@ -10,7 +10,6 @@ use axum::routing::{get, post};
 
 use crate::error::PageError;
 use crate::state::Shared;
-use crate::targets::answer;
 use crate::{assets, gate, pages, plan};
 
 /// Returns the routes of a console. A read-only console has no route that changes anything.
@@ -51,7 +50,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     router.layer(from_fn_with_state(shared.clone(), gate::gate)).with_state(shared)
 }
 
-/// Leads to the overview. The link is relative to the mount, which a browser may know without its slash.
+/// Leads to the overview. The link is relative to the mount, which a browser may know with or without its slash.
 async fn root(OriginalUri(uri): OriginalUri) -> Redirect {
     match uri.path().rsplit('/').next() {
         Some(mount) if !mount.is_empty() => Redirect::to(&format!("{mount}/overview")),
@@ -61,12 +60,8 @@ async fn root(OriginalUri(uri): OriginalUri) -> Redirect {
 
 /// Answers 503 only if no store answers.
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    let stores = &shared.targets.stores;
-    for (name, _) in stores.iter() {
-        let Ok(store) = stores.open(Some(name)) else { continue };
-        if answer(idempotent_operate::store_time(&*store.target, None)).await.is_ok() {
-            return "ok".into_response();
-        }
+    match shared.readiness.is_ready(&shared.targets.stores).await {
+        true => "ok".into_response(),
+        false => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
-    if stores.is_empty() { "ok".into_response() } else { StatusCode::SERVICE_UNAVAILABLE.into_response() }
 }

@@ -11,6 +11,7 @@ use idempotent_mq::{ConsumerCounters, DeadLetters};
 use idempotent_operate::OutboxAccess;
 use idempotent_operate::{DelayAccess, DeliveryLimited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::error::PageError;
 
@@ -61,7 +62,12 @@ impl<T: Clone> Named<T> {
         self.0.iter().map(|(name, target, _)| (name.as_str(), target))
     }
 
-    /// Returns the target of this name for one request, or the first one without a name.
+    /// Returns the target of this name. A task takes no permit, so that a long one blocks no page.
+    pub(crate) fn find(&self, name: &str) -> Result<&T, PageError> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, target)| target).ok_or(PageError::NoTarget)
+    }
+
+    /// Returns the target of this name for one request of a user, or the first one without a name.
     pub(crate) fn open(&self, name: Option<&str>) -> Result<OpenTarget<T>, PageError> {
         let mut targets = self.0.iter();
         let found = match name.filter(|name| !name.is_empty()) {
@@ -79,6 +85,30 @@ pub(crate) struct OpenTarget<T> {
     pub(crate) name: String,
     pub(crate) target: T,
     _permit: OwnedSemaphorePermit,
+}
+
+/// The time for which an answer of [`Readiness`] is current.
+const CURRENT: Duration = Duration::from_secs(1);
+
+/// The last answer of `/readyz`, which anyone may request. All callers share the answer, and none takes a permit of the pages.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(tokio::sync::Mutex<Option<(Instant, bool)>>);
+
+impl Readiness {
+    /// Returns whether one of the stores answers, or whether there is none. One caller at a time asks the stores, at most once
+    /// within [`CURRENT`].
+    pub(crate) async fn is_ready(&self, stores: &Named<Arc<dyn Store>>) -> bool {
+        let mut last = self.0.lock().await;
+        if let Some((_, is_ready)) = last.filter(|(at, _)| at.elapsed() < CURRENT) {
+            return is_ready;
+        }
+        let mut is_ready = stores.is_empty();
+        for (_, store) in stores.iter() {
+            is_ready = is_ready || answer(idempotent_operate::store_time(&**store, None)).await.is_ok();
+        }
+        *last = Some((Instant::now(), is_ready));
+        is_ready
+    }
 }
 
 /// Waits for a target's answer for a bounded time. The error is a text for the page.

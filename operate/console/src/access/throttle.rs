@@ -1,4 +1,4 @@
-//! The limit on failed logins.
+//! The count of failed logins.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The failed logins that one address may make within [`WINDOW`].
-const MOST: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// The largest number of addresses. Beyond it, new addresses share one limit.
 const ADDRESSES: usize = 1_000;
@@ -17,20 +15,18 @@ const ADDRESSES: usize = 1_000;
 pub(crate) struct Throttle(Mutex<HashMap<Option<IpAddr>, (Instant, u32)>>);
 
 impl Throttle {
-    /// Returns whether a login from this address is admitted now.
-    pub(crate) fn admits(&self, address: Option<IpAddr>) -> bool {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = if failures.contains_key(&address) || failures.len() < ADDRESSES { address } else { None };
-        failures.get(&address).is_none_or(|(since, count)| since.elapsed() >= WINDOW || *count < MOST)
-    }
+    /// The failed logins that one address may make within [`WINDOW`].
+    pub(crate) const MOST: u32 = 10;
 
-    /// Counts a failed login.
-    pub(crate) fn failed(&self, address: Option<IpAddr>) {
+    /// Counts a failed login, and returns the number of this address within [`WINDOW`].
+    pub(crate) fn failed(&self, address: Option<IpAddr>) -> u32 {
         let now = Instant::now();
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.retain(|_, (since, _)| now - *since < WINDOW);
         let address = if failures.contains_key(&address) || failures.len() < ADDRESSES { address } else { None };
-        failures.entry(address).or_insert((now, 0)).1 += 1;
+        let (_, count) = failures.entry(address).or_insert((now, 0));
+        *count = count.saturating_add(1);
+        *count
     }
 }
 
@@ -40,16 +36,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ten_failures_block_one_address_for_a_minute() {
+    async fn failures_are_counted_by_address_for_a_minute() {
         let throttle = Throttle::default();
         let [one, other] = [1, 2].map(|last| Some(IpAddr::from([10, 0, 0, last])));
-        for _ in 0..MOST {
-            assert!(throttle.admits(one));
-            throttle.failed(one);
-        }
-        assert!(!throttle.admits(one) && throttle.admits(other));
+        assert_eq!([one, one, other].map(|address| throttle.failed(address)), [1, 2, 1]);
         tokio::time::advance(WINDOW).await;
-        assert!(throttle.admits(one));
+        assert_eq!(throttle.failed(one), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -59,6 +51,6 @@ mod tests {
             throttle.failed(Some(IpAddr::from(number.to_be_bytes())));
         }
         assert!(throttle.0.lock().unwrap().len() <= ADDRESSES + 1);
-        assert!(!throttle.admits(Some(IpAddr::from([99, 0, 0, 1]))));
+        assert!(throttle.failed(Some(IpAddr::from([99, 0, 0, 1]))) > Throttle::MOST);
     }
 }

@@ -67,18 +67,15 @@ pub(crate) async fn plan(State(shared): State<Arc<Shared>>, form: UserForm) -> R
 
 /// Returns whether the target exists and has a store whose keys a redrive can free.
 fn check_target(shared: &Shared, action: Action, name: &str) -> Result<bool, PageError> {
-    if name.is_empty() {
-        return Err(PageError::NoTarget);
-    }
     let targets = &shared.targets;
     if action.is_of_keys() {
-        return targets.stores.open(Some(name)).map(|_| false);
+        return targets.stores.find(name).map(|_| false);
     }
     if action.is_of_letters() {
-        return targets.queues.open(Some(name)).map(|queue| queue.target.store.is_some());
+        return targets.queues.find(name).map(|queue| queue.store.is_some());
     }
     #[cfg(feature = "__outbox")]
-    return targets.outboxes.open(Some(name)).map(|_| false);
+    return targets.outboxes.find(name).map(|_| false);
     #[cfg(not(feature = "__outbox"))]
     Err(PageError::NoTarget)
 }

@@ -39,9 +39,9 @@ pub(super) async fn run(shared: Arc<Shared>, plan: Arc<Plan>, task: Arc<Task>, o
 }
 
 async fn keys(shared: &Shared, plan: &Plan, task: &Task, order: &Order, repair: Repair) -> Result<(), String> {
-    let store = shared.targets.stores.open(Some(&plan.target)).map_err(|error| error.to_string())?;
+    let store = shared.targets.stores.find(&plan.target).map_err(|error| error.to_string())?;
     let author = (plan.by.name.as_str(), order.reason.as_str());
-    let repairer = Repairer::new(store.target, shared.audit.clone(), author, VIA, &plan.target);
+    let repairer = Repairer::new(store.clone(), shared.audit.clone(), author, VIA, &plan.target);
     let repairer = repairer.map_err(|error| error.to_string())?;
     for entry in &plan.entries {
         let Entry::Key(key, fencing) = entry else { continue };
@@ -62,11 +62,11 @@ async fn keys(shared: &Shared, plan: &Plan, task: &Task, order: &Order, repair: 
 }
 
 async fn letters(shared: &Shared, plan: &Plan, task: &Arc<Task>, order: &Order) -> Result<(), String> {
-    let queue = shared.targets.queues.open(Some(&plan.target)).map_err(|error| error.to_string())?;
+    let queue = shared.targets.queues.find(&plan.target).map_err(|error| error.to_string())?;
     let author = (plan.by.name.as_str(), order.reason.as_str());
     let redriver = Redriver::new(shared.audit.clone(), author, VIA, &plan.target).map_err(|error| error.to_string())?;
-    let mut letters = queue.target.letters().await?;
-    let ended = redrive(&redriver, &queue.target, plan, task, order, &mut letters).await;
+    let mut letters = queue.letters().await?;
+    let ended = redrive(&redriver, queue, plan, task, order, &mut letters).await;
     letters.close().await;
     ended
 }
@@ -90,7 +90,8 @@ async fn redrive(
     }
     let seen = task.clone();
     let observe = move |letters: usize| seen.lock().progress = letters;
-    let selection = format!("{} letters by id", ids.len());
+    let named = ids.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let selection = format!("{} letters: {named}", ids.len());
     let outcome = match plan.action {
         Action::Discard => redriver.discard(redrive, (&filter, &selection), letters, observe).await,
         _ => redriver.run(redrive, (&filter, &selection), letters, observe).await,
@@ -120,7 +121,7 @@ async fn messages(
     order: &Order,
     change: idempotent_operate::OutboxChange,
 ) -> Result<(), String> {
-    let outbox = shared.targets.outboxes.open(Some(&plan.target)).map_err(|error| error.to_string())?;
+    let outbox = shared.targets.outboxes.find(&plan.target).map_err(|error| error.to_string())?;
     let author = (plan.by.name.as_str(), order.reason.as_str());
     let trail = idempotent_operate::AuditTrail::new(shared.audit.clone(), author, VIA, &plan.target);
     let trail = trail.map_err(|error| error.to_string())?;
@@ -130,7 +131,7 @@ async fn messages(
         }
         let id = entry.subject();
         let intent = trail.begin(change.name(), id).map_err(|error| error.to_string())?;
-        let changed = outbox.target.change(change, id, &plan.by.name, &order.reason).await;
+        let changed = outbox.change(change, id, &plan.by.name, &order.reason).await;
         let outcome = changed.map_or_else(|error| format!("failed: {error}"), |()| "done".to_owned());
         intent.end(outcome.as_str());
         task.add(id.to_owned(), outcome);

@@ -1,5 +1,6 @@
 //! Authentication, roles and requests from other sites.
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -135,23 +136,50 @@ async fn a_login_opens_a_session_and_a_logout_ends_it() {
     assert_eq!(get("/keys", cookie).await.location(), "login");
 }
 
+/// Returns a login or a page with a bearer token, from an address.
+fn from(mut request: Request<Body>, last: u8) -> Request<Body> {
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, last], 1))));
+    request
+}
+
 #[tokio::test(start_paused = true)]
-async fn failed_logins_are_limited_by_address() {
+async fn failed_logins_are_refused_by_address_and_a_valid_token_passes() {
     let site = with_tokens().await;
-    let from = |token: &str, last: u8| {
-        let mut request = login(token);
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, last], 1))));
-        request
-    };
     for _ in 0..10 {
-        let answer = site.send(from("wrong", 1)).await;
+        let answer = site.send(from(login("guess-17"), 1)).await;
         assert!(answer.status == StatusCode::UNAUTHORIZED && answer.body.contains("No user has this token"));
     }
-    let answer = site.send(from("secret", 1)).await;
+    let answer = site.send(from(login("guess-17"), 1)).await;
     assert_eq!((answer.status, answer.headers["retry-after"].to_str().unwrap()), (StatusCode::TOO_MANY_REQUESTS, "60"));
-    assert_eq!(site.send(from("secret", 2)).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(site.send(from(login("guess-17"), 2)).await.status, StatusCode::UNAUTHORIZED);
+    // Behind a proxy, all users have the address of the guesses.
+    assert_eq!(site.send(from(login("secret"), 1)).await.status, StatusCode::SEE_OTHER);
+    let program = Request::builder().uri("/keys").header("host", "console.test");
+    let program = program.header("authorization", "Bearer secret").body(Body::empty()).unwrap();
+    assert_eq!(site.send(from(program, 1)).await.status, StatusCode::OK);
     tokio::time::advance(std::time::Duration::from_secs(60)).await;
-    assert_eq!(site.send(from("secret", 1)).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(site.send(from(login("guess-17"), 1)).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_logins_are_logged_with_their_address_and_without_their_token() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(file.reopen().unwrap())).finish();
+    let _logging = tracing::subscriber::set_default(log);
+    let site = with_tokens().await;
+    for _ in 0..12 {
+        site.send(from(login("guess-17"), 1)).await;
+    }
+    let log = std::fs::read_to_string(file.path()).unwrap();
+    assert_eq!(
+        (log.matches("a login has failed").count(), log.matches("from=\"10.0.0.1\"").count()),
+        (10, 10),
+        "{log}"
+    );
+    assert!(
+        log.matches("more failures within a minute are not logged").count() == 1 && !log.contains("guess"),
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -121,6 +121,16 @@ async fn selected_letters_are_put_back_or_removed() {
 }
 
 #[tokio::test]
+async fn the_intent_of_a_plan_over_letters_names_them() {
+    let site = Site::new().await;
+    let ids = site.get(ANN, "/dead-letters?read=1").await.inputs("entry");
+    site.apply(ANN, &site.plan(ANN, "redrive", &ids).await, &WHY).await;
+    let log = std::fs::read_to_string(site.audit.path()).unwrap();
+    let intent: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!((&intent["phase"], &intent["subject"]), (&"intent".into(), &"2 letters: m-1, m-2".into()));
+}
+
+#[tokio::test]
 async fn an_audit_log_that_fails_stops_the_task_before_any_change() {
     #[derive(Debug)]
     struct Full;

@@ -35,17 +35,18 @@ async fn all_links_answer_wherever_the_console_is_mounted() {
         let site = Site::new().await;
         let router = match mount {
             "" => site.router.clone(),
-            mount => Router::new().nest(mount, site.router.clone()),
+            mount => Router::new().merge(site.console.mount(mount)),
         };
         let get = async |path: String| {
             let answer = send(&router, request("GET", "ann:admin", &path).body(Body::empty()).unwrap()).await;
             (path, answer)
         };
-        let root = if mount.is_empty() { "/" } else { mount };
-        let (_, answer) = get(root.to_owned()).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER);
-        let base = root.rsplit_once('/').unwrap().0;
-        assert_eq!(format!("{base}/{}", answer.location()), format!("{mount}/overview"));
+        for root in [mount.to_owned(), format!("{mount}/")].into_iter().filter(|root| !root.is_empty()) {
+            let (root, answer) = get(root).await;
+            assert_eq!(answer.status, StatusCode::SEE_OTHER, "{root}");
+            let base = root.rsplit_once('/').unwrap().0;
+            assert_eq!(format!("{base}/{}", answer.location()), format!("{mount}/overview"));
+        }
         for page in PAGES {
             let (path, answer) = get(format!("{mount}/{page}")).await;
             assert_eq!(answer.status, StatusCode::OK, "{path}");
@@ -110,6 +111,48 @@ async fn a_key_is_found_by_the_parts_of_its_identity() {
     assert_eq!(found.status, StatusCode::SEE_OTHER, "{}", found.body);
     let key = site.get("ann:viewer", &format!("/{}", found.location())).await;
     assert!(key.body.contains("class=\"state consumed\""), "{}", key.body);
+}
+
+#[tokio::test]
+async fn a_key_of_a_tenant_or_of_a_caller_is_found() {
+    use idempotent::http::Caller;
+    use idempotent_core::{Identity, Scene};
+
+    let site = Site::new().await;
+    let token = site.token("ann:viewer").await;
+    let find = async |more: &[(&str, &str)]| {
+        let fields = [("token", token.as_str()), ("store", ORDERS), ("scene", "rest"), ("scope", "POST /payments")];
+        site.post("ann:viewer", "/find", &[&fields[..], &[("parts", "z2")], more].concat()).await
+    };
+    let identity = || Identity::new(Scene::Rest, "POST /payments", "z2");
+    for (fields, identity) in [
+        (&[][..], identity()),
+        (&[("tenant", "acme\r\neu")], identity().tenant(&("acme", "eu"))),
+        (&[("caller", "ada")], identity().tenant(&Caller::named("ada"))),
+        (&[("anonymous", "1")], identity().tenant(&Caller::anonymous())),
+    ] {
+        let found = find(fields).await;
+        let key = form_urlencoded::parse(found.location().as_bytes()).find(|(name, _)| name == "k");
+        assert_eq!(key.unwrap().1, identity.key("idempotent").unwrap().as_str(), "{fields:?}");
+    }
+    let both = find(&[("tenant", "acme"), ("caller", "ada")]).await;
+    assert!(both.status == StatusCode::BAD_REQUEST && both.body.contains("a tenant or a caller"), "{}", both.body);
+}
+
+#[tokio::test]
+async fn the_audit_page_shows_the_end_of_a_large_file_and_names_the_rest() {
+    let site = Site::new().await;
+    // A part without entries, which takes no space on the disk.
+    site.audit.as_file().set_len(90 << 20).unwrap();
+    let entry = site.get("ann:admin", "/dead").await.inputs("entry").remove(0);
+    let plan = site.plan("ann:admin", "forget", &[entry]).await;
+    site.apply("ann:admin", &plan, &[("reason", "stock corrected")]).await;
+    let page = site.get("ann:admin", "/audit").await;
+    assert!(
+        page.body.contains("stock corrected") && page.body.contains("Older entries were not read"),
+        "{}",
+        page.body
+    );
 }
 
 #[tokio::test]

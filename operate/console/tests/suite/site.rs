@@ -16,6 +16,7 @@ pub(crate) const ORDERS: &str = "orders";
 
 /// A console with a store, a queue and an audit file.
 pub(crate) struct Site {
+    pub(crate) console: Console,
     pub(crate) router: Router,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) queue: MemoryQueue,
@@ -102,7 +103,8 @@ impl Site {
         };
         let builder = Console::builder().store(ORDERS, store.clone()).queue(ORDERS, open);
         let builder = change(builder.audit_file(audit.path()).unwrap());
-        Self { router: builder.build().unwrap().router(), store, queue, audit }
+        let console = builder.build().unwrap();
+        Self { router: console.router(), console, store, queue, audit }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

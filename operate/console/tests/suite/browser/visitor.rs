@@ -41,7 +41,7 @@ impl Served {
             let site = site.await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let app = Router::new().nest("/admin/idempotent", site.router.clone());
+            let app: Router = site.console.mount("/admin/idempotent");
             tokio::spawn(async { axum::serve(listener, app).await });
             (site, address)
         });
