@@ -25,7 +25,7 @@ pub use self::error::ConnectError;
 /// | `redis+sentinel://HOST[:PORT],HOST…/PRIMARY[/DB]` | the primary that these sentinels name | `redis` |
 /// | `redis+cluster://HOST[:PORT],HOST…` | a cluster | `redis` |
 /// | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL; [`create`](Connect::create) creates missing tables | `postgres` |
-/// | `mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE`, `mariadb://…` | MariaDB or MySQL; [`create`](Connect::create) creates missing tables | `mysql` |
+/// | `mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE`, `mariadb://…` | MariaDB or MySQL; [`create`](Connect::create) creates missing tables | `mysql`, for MySQL 8 and later `mysql-tls` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same by TLS | `redis-tls` |
 /// | `postgres://…?sslmode=verify-full&sslrootcert=FILE` | PostgreSQL by TLS; without a file, the system's authorities are trusted | `postgres-tls` |
 /// | `mysql://…?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE` | MariaDB or MySQL by TLS | `mysql-tls` |

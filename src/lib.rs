@@ -98,7 +98,7 @@
 //! | `metrics` | [`metrics`]: metrics of runs, consumers, outboxes, queues and stores, by the facade `metrics` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
-//! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
+//! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL; MySQL 8 and later need it for users with a password |
 //! | `nats` | [`nats`]: a stream of NATS JetStream as a source, a publisher, and dead letters, and a key-value bucket as a store; enables `mq` |
 //! | `otel` | [`otel`]: traces by the conventions of OpenTelemetry; with `mq`, trace context in messages |
 //! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |

@@ -124,7 +124,7 @@ pub mod __private {
 
     /// URL parsing of the stores.
     pub mod url {
-        pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
+        pub use crate::url::{Authority, authority, decoded, is_scheme, masked, unreached};
     }
 
     /// Waiter lists of the stores.

@@ -100,6 +100,25 @@ pub fn masked(text: &str) -> Box<str> {
     shown.escape_debug().to_string().into()
 }
 
+/// Returns the remedy for a connection attempt that failed with this text of the operating system or of a client.
+#[must_use]
+pub fn unreached(cause: &str) -> &'static str {
+    let has = |parts: &[&str]| parts.iter().any(|part| cause.contains(part));
+    if has(&["refused"]) {
+        "check that the server is running, and the port"
+    } else if has(&["lookup", "Name or service not known", "nodename nor servname"]) {
+        "check the host name"
+    } else if has(&["No such file", "Permission denied"]) {
+        "check the path of the socket, and the permissions of its folders"
+    } else if has(&["unreachable", "timed out", "No route"]) {
+        "check the host, and the network with its firewalls"
+    } else if has(&["reset", "EOF", "end of file", "roken pipe", "closed", "aborted"]) {
+        "the server, or a proxy before it, closes the connection: check the host and port, whether it requires TLS, and its log"
+    } else {
+        "check the host and the port, and the log of the server"
+    }
+}
+
 fn masked_setting(setting: &str) -> String {
     const SECRETS: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
     match setting.split_once('=') {

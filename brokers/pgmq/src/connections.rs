@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::PgmqOptions;
-use crate::error::QueryError;
+use crate::error::{QueryError, ends_connections};
 use idempotent_mq::SourceError;
 
 /// The maximum time for a connection, and for the result of a statement.
@@ -42,7 +42,7 @@ impl Connections {
     /// The statement may have taken effect. Its connection is closed.
     pub(crate) async fn rows(&self, statement: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, QueryError> {
         let permit = timeout(ANSWER, self.permits.acquire()).await;
-        let Ok(Ok(_permit)) = permit else { return Err(QueryError::Unconnected(sqlx::Error::PoolTimedOut)) };
+        let Ok(Ok(_permit)) = permit else { return Err(self.unconnected(sqlx::Error::PoolTimedOut)) };
         let idle = self.idle().pop();
         let mut connection = match idle {
             Some(connection) => connection,
@@ -54,8 +54,7 @@ impl Connections {
                 Ok(rows)
             }
             Ok(Err(error)) => {
-                if !matches!(error, sqlx::Error::Database(_)) {
-                    // The others are probably lost as well.
+                if ends_connections(&error) {
                     self.idle().clear();
                 }
                 Err(QueryError::Failed(error))
@@ -74,9 +73,14 @@ impl Connections {
 
     pub(crate) async fn connect(&self) -> Result<PgConnection, QueryError> {
         match timeout(ANSWER, PgConnection::connect_with(&self.options)).await {
-            Ok(connection) => connection.map_err(QueryError::Unconnected),
-            Err(_) => Err(QueryError::Unconnected(sqlx::Error::PoolTimedOut)),
+            Ok(connection) => connection.map_err(|error| self.unconnected(error)),
+            Err(_) => Err(self.unconnected(sqlx::Error::PoolTimedOut)),
         }
+    }
+
+    /// Returns the error of a statement that was not sent.
+    pub(crate) fn unconnected(&self, error: sqlx::Error) -> QueryError {
+        QueryError::Unconnected(format!("{}:{}", self.options.get_host(), self.options.get_port()).into(), error)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {

@@ -1,12 +1,13 @@
 //! Conversion of database errors into errors of a source or a publisher.
+use idempotent_core::__private::url::unreached;
 use idempotent_mq::{PublishError, PublishErrorKind, SourceError, SourceErrorKind};
 use sqlx::error::DatabaseError;
 
 /// An error of a statement.
 #[derive(Debug)]
 pub(crate) enum QueryError {
-    /// The statement was not sent.
-    Unconnected(sqlx::Error),
+    /// The statement was not sent to this server.
+    Unconnected(Box<str>, sqlx::Error),
     /// The statement was sent, and failed.
     Failed(sqlx::Error),
     /// The server did not answer in time.
@@ -55,10 +56,10 @@ impl Failure {
         let (consequence, text) = match error {
             QueryError::Silent => (Consequence::Unknown, "the server does not answer".to_owned()),
             QueryError::Pooled => (Consequence::Permanent, POOLER.to_owned()),
-            QueryError::Unconnected(error) => match interpret(error) {
-                (Consequence::Unknown, text) => (Consequence::Temporary, text),
-                other => other,
-            },
+            QueryError::Unconnected(server, error) => {
+                let (consequence, text) = unconnected(error);
+                (consequence, format!("{server}: {text}"))
+            }
             QueryError::Failed(error) => interpret(error),
         };
         Self { consequence, text: format!("{doing}: {text}") }
@@ -97,6 +98,37 @@ pub(crate) fn unreadable(doing: &str, error: &sqlx::Error) -> SourceError {
     fatal(doing, &format!("{error}; is the table of the queue one of PGMQ 1.5 or later?"))
 }
 
+/// Interprets an error before a statement was sent.
+fn unconnected(error: &sqlx::Error) -> (Consequence, String) {
+    match error {
+        sqlx::Error::Protocol(text) if text.contains("auth") => {
+            (Consequence::Permanent, format!("{text}; let the user log in by a password"))
+        }
+        sqlx::Error::Protocol(text) => {
+            (Consequence::Temporary, format!("no answer of PostgreSQL ({text}); check the host and the port"))
+        }
+        sqlx::Error::Io(io) if io.kind() != std::io::ErrorKind::InvalidData => {
+            (Consequence::Temporary, format!("{io}; {}", unreached(&io.to_string())))
+        }
+        _ => match interpret(error) {
+            (Consequence::Unknown, text) => (Consequence::Temporary, text),
+            other => other,
+        },
+    }
+}
+
+/// Returns true if no later statement may use the open connections: the server ended them, or takes no writes, as a demoted primary
+/// does. New connections follow the address.
+pub(crate) fn ends_connections(error: &sqlx::Error) -> bool {
+    let gone = |code: &str| ["08", "57P", READ_ONLY].iter().any(|gone| code.starts_with(gone)) || ENDED.contains(&code);
+    error.as_database_error().is_none_or(|refusal| gone(&refusal.code().unwrap_or_default()))
+}
+
+/// The session takes no writes.
+const READ_ONLY: &str = "25006";
+/// `idle_in_transaction_session_timeout` and `transaction_timeout`, which end the session.
+const ENDED: [&str; 2] = ["25P03", "25P04"];
+
 fn interpret(error: &sqlx::Error) -> (Consequence, String) {
     use Consequence::{Permanent, Unknown};
     match error {
@@ -106,8 +138,8 @@ fn interpret(error: &sqlx::Error) -> (Consequence, String) {
         sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
             (Permanent, format!("{io}; {CERTIFICATE}"))
         }
-        sqlx::Error::Configuration(_) => (Permanent, "an option is invalid; check the URL".to_owned()),
-        sqlx::Error::PoolTimedOut => (Unknown, "no connection within 5 s".to_owned()),
+        sqlx::Error::Configuration(_) => (Permanent, format!("{error}; check the URL")),
+        sqlx::Error::PoolTimedOut => (Unknown, format!("no connection within 5 s; {SILENT}")),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
             (Permanent, error.to_string())
         }
@@ -116,6 +148,7 @@ fn interpret(error: &sqlx::Error) -> (Consequence, String) {
     }
 }
 
+const SILENT: &str = "check that the server is not overloaded, that the host and the port are its own, and the network";
 const CERTIFICATE: &str = "check `sslmode` and `sslrootcert` in the URL, and the certificate of the server";
 const INSTALL: &str =
     "install PGMQ 1.5 or later in this database, by `CREATE EXTENSION pgmq` or by its file `pgmq.sql`";
@@ -136,14 +169,18 @@ fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
         "42P01" => (Permanent, "create the queue by `declare` on the builder, or by `SELECT pgmq.create(…)`"),
         "42883" | "42703" => (Permanent, UPDATE),
         "42501" => (Permanent, GRANT),
-        "25006" => (Permanent, "the server is read-only, probably a standby; name the primary in the URL"),
-        "28000" | "28P01" => (Permanent, "check the user and the password in the URL"),
+        READ_ONLY => (Temporary, "the server is read-only, probably a standby; name the primary in the URL"),
+        "28P01" => (Permanent, "check the user and the password in the URL"),
+        "28000" => (Permanent, "check the user and `sslmode` in the URL, and pg_hba.conf of the server"),
         "3D000" => (Permanent, "create the database, or name another one in the URL"),
         "26000" | "42P05" => (Permanent, POOLER),
         "22P02" | "22P05" => (Permanent, "jsonb cannot store the text"),
         "54000" => (Permanent, "the message is too large for PostgreSQL"),
         "53300" => (Temporary, "raise `max_connections` of the server, or lower `connections`"),
         "57P01" | "57P02" | "57P05" => (Unknown, "the server ended the connection"),
+        code if ENDED.contains(&code) => {
+            (Unknown, "the server ended the connection; raise this timeout, or shorten the transaction")
+        }
         // A changed table or function under a prepared statement; the next connection prepares it again.
         "0A000" => (Temporary, "the statement is prepared again"),
         _ if code.starts_with("08") => (Unknown, "the connection failed"),

@@ -28,14 +28,14 @@ pub(crate) async fn check(connections: &Connections) -> Result<(), QueryError> {
     // The statements of the source report a limit of connections.
     let Ok(mut second) = connections.connect().await else { return Ok(()) };
     // A session pooler that has no other server connection lets the second client wait.
-    if let Ok(checked) = timeout(ANSWER, compare([&mut first, &mut second])).await {
+    if let Ok(checked) = timeout(ANSWER, compare(connections, [&mut first, &mut second])).await {
         checked?;
         connections.keep(first);
     }
     Ok(())
 }
 
-async fn compare(clients: [&mut PgConnection; 2]) -> Result<(), QueryError> {
+async fn compare(connections: &Connections, clients: [&mut PgConnection; 2]) -> Result<(), QueryError> {
     for (client, added) in ORDER.map(|client| (client, i32::from(client == 1))) {
         // sqlx numbers the statements of each connection, so both texts have the same name.
         let statement = sqlx::query(AssertSqlSafe(format!("SELECT $1::int4 + {added}"))).bind(10);
@@ -44,7 +44,7 @@ async fn compare(clients: [&mut PgConnection; 2]) -> Result<(), QueryError> {
             Ok(sum) if sum == 10 + added => {}
             Ok(_) => return Err(QueryError::Pooled),
             Err(error) if is_of_another_statement(&error) => return Err(QueryError::Pooled),
-            Err(error) => return Err(QueryError::Unconnected(error)),
+            Err(error) => return Err(connections.unconnected(error)),
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use idempotent_core::StoreError;
 use sqlx::MySql;
 
-use self::dialect::MySqlDialect;
+pub(crate) use self::dialect::MySqlDialect;
 pub use self::options::MySqlStoreBuilder;
 use crate::server::{
     ServerSettings, ServerStore, ServerTarget, server_inbox, server_order, server_steps, server_store,
@@ -53,6 +53,14 @@ use crate::server::{
 /// With the feature `mysql-tls`, connections use TLS if the server supports it. Only `ssl-mode=VERIFY_IDENTITY` in the URL verifies the
 /// identity of the server, by the authorities that the system trusts and by `ssl-ca=FILE`. A client certificate is
 /// `ssl-cert=FILE&ssl-key=FILE`.
+///
+/// MySQL 8 and later need this feature for users with a password: their default login, `caching_sha2_password`, sends the password only
+/// by TLS. Without TLS, a login works only while the server remembers an earlier one of the same user by TLS. This includes Unix sockets,
+/// where such a server refuses the right password.
+///
+/// # Failovers
+/// If the server takes no writes any more, the store closes its connections, so that the next ones follow the address. On a pool of
+/// yours, the store closes the connection and the idle ones.
 ///
 /// Capabilities: batch, search, purge, admin, inspect, steps, order, transact, health. The subjects of the health check are `rights`,
 /// `durability`, `isolation`, `engine`, `connections` and `purge`.

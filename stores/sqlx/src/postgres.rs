@@ -25,7 +25,7 @@ use std::sync::Arc;
 use idempotent_core::StoreError;
 use sqlx::Postgres;
 
-use self::dialect::PostgresDialect;
+pub(crate) use self::dialect::PostgresDialect;
 pub use self::options::PostgresStoreBuilder;
 use self::session::Session;
 use crate::server::{

@@ -38,9 +38,11 @@ pub(crate) use self::error::{ErrorContext, Phase};
 pub(crate) use self::health::HealthQuery;
 pub(crate) use self::inbox::server_inbox;
 pub(crate) use self::order::server_order;
-pub(crate) use self::pool::Pool;
 #[cfg(feature = "mysql")]
 pub(crate) use self::pool::Prepare;
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) use self::pool::close_refused;
+pub(crate) use self::pool::{LastRefusal, Pool};
 pub(crate) use self::recent_keys::RecentKeys;
 pub(crate) use self::refusal::{Contention, Refusal};
 pub(crate) use self::runner::{StatementResult, StatementRunner, settled};

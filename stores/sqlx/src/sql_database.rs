@@ -3,7 +3,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Database, Row};
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, Database, Pool, Row};
 
 /// The dialect of a database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -107,6 +109,10 @@ pub trait SqlDatabase: Database + Sealed {
         args: Vec<SqlValue>,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
+    /// Closes the connection and the idle ones of its pool, if the error shows that their server takes no writes.
+    #[doc(hidden)]
+    fn close_refused(pool: &Pool<Self>, connection: &mut PoolConnection<Self>, error: &dyn DatabaseError);
+
     /// Executes a statement. `shape` has an `i` for each column of numbers, and a `b` for each column of bytes.
     #[doc(hidden)]
     fn fetch(
@@ -118,13 +124,17 @@ pub trait SqlDatabase: Database + Sealed {
 }
 
 macro_rules! sql_databases {
-    ($($feature:literal $db:ty, $kind:ident;)+) => {$(
+    ($($feature:literal $db:ty, $kind:ident, $close_refused:expr;)+) => {$(
         #[cfg(feature = $feature)]
         impl Sealed for $db {}
 
         #[cfg(feature = $feature)]
         impl SqlDatabase for $db {
             const DIALECT: SqlDialect = SqlDialect::$kind;
+
+            fn close_refused(pool: &Pool<Self>, connection: &mut PoolConnection<Self>, error: &dyn DatabaseError) {
+                $close_refused(pool, connection, error);
+            }
 
             async fn execute(
                 connection: &mut Self::Connection,
@@ -171,7 +181,32 @@ macro_rules! sql_databases {
 }
 
 sql_databases! {
-    "mysql" sqlx::MySql, MySql;
-    "postgres" sqlx::Postgres, Postgres;
-    "sqlite" sqlx::Sqlite, Sqlite;
+    "mysql" sqlx::MySql, MySql, crate::server::close_refused::<crate::mysql::MySqlDialect>;
+    "postgres" sqlx::Postgres, Postgres, crate::server::close_refused::<crate::postgres::PostgresDialect>;
+    // A file stays the same for all connections.
+    "sqlite" sqlx::Sqlite, Sqlite, |_: &Pool<Self>, _: &mut PoolConnection<Self>, _: &dyn DatabaseError| ();
+}
+
+/// An error of [`on_connection`].
+pub(crate) struct PoolError {
+    /// True if a statement may have been executed.
+    pub(crate) sent: bool,
+    pub(crate) error: sqlx::Error,
+}
+
+/// Runs statements on a connection of the pool. If its server takes no writes, as a demoted primary does, the connection and the idle
+/// ones are closed, so that the next ones follow the address.
+///
+/// # Errors
+/// No connection, or the error of a statement.
+pub(crate) async fn on_connection<Db: SqlDatabase, T>(
+    pool: &Pool<Db>,
+    run: impl AsyncFnOnce(&mut Db::Connection) -> Result<T, sqlx::Error>,
+) -> Result<T, PoolError> {
+    let mut connection = pool.acquire().await.map_err(|error| PoolError { sent: false, error })?;
+    let done = run(&mut connection).await;
+    if let Err(sqlx::Error::Database(refused)) = &done {
+        Db::close_refused(pool, &mut connection, &**refused);
+    }
+    done.map_err(|error| PoolError { sent: true, error })
 }

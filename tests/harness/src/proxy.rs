@@ -129,7 +129,7 @@ impl Proxy {
         format!("redis://{}", self.address())
     }
 
-    /// Returns the address of the server.
+    /// Returns the address of the server at the start.
     pub fn target(&self) -> &str {
         &self.target
     }
@@ -224,6 +224,15 @@ impl Proxy {
         self.order(Order::Listen);
     }
 
+    /// Leads new connections to the server at this address, as a virtual address does after a failover. Existing connections stay with
+    /// their server.
+    ///
+    /// # Panics
+    /// Never, as long as the thread of the proxy runs.
+    pub fn move_to(&self, target: &str) {
+        self.order(|done| Order::Move(target.to_owned(), done));
+    }
+
     /// Returns the traffic so far.
     pub fn passed(&self) -> Passed {
         let Plan { connections, requests, replies, .. } = &*self.plan;
@@ -232,7 +241,7 @@ impl Proxy {
     }
 
     /// Sends an order to the proxy's thread, and waits for its execution.
-    fn order(&self, order: fn(thread::Done) -> Order) {
+    fn order(&self, order: impl FnOnce(thread::Done) -> Order) {
         let (done, heard) = std::sync::mpsc::channel();
         self.send(order(done));
         if let Err(why) = heard.recv().unwrap_or_else(|_| Err("its thread ended".to_owned())) {

@@ -3,10 +3,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{KeyFrom, Message, MessageHandler, Messages, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{
+    KeyFrom, Message, MessageHandler, Messages, OutboundMessage, Publish, Settlement, Source, SourceErrorKind,
+};
+use idempotent_pgmq::{PgmqPublisher, PgmqSource};
 use tokio::sync::Semaphore;
 
-use crate::world::{Database, World, ms, one, receive, retry, settle, until};
+use crate::world::{Database, World, ms, one, pgmq_url, receive, retry, settle, until};
 
 /// Returns a handler that counts its runs, one for each message.
 pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
@@ -89,6 +92,39 @@ async fn a_consumer_continues_after_its_connection_was_cut_often() {
     until("all messages are acknowledged", async || world.open().await == 0).await;
     running.ended().await.unwrap();
     assert_eq!(runs.load(SeqCst), 10);
+}
+
+/// The number of messages that a queue has had.
+const SENT: &str = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM pgmq.q_orders_msg_id_seq";
+
+/// The address leads to another server while connections to the demoted one stay open.
+#[tokio::test]
+async fn a_consumer_and_a_publisher_follow_the_address_of_a_demoted_primary() {
+    let (old, mut new) = (World::of(Database::alone().await).await, Database::alone().await);
+    let name = old.database.name.clone();
+    new.server.psql("postgres", &format!("ALTER DATABASE {} RENAME TO {name}", new.name));
+    new.url = new.server.url_of(&name);
+    let new = World::of(new).await;
+    drop((old.source().await, new.source().await));
+    let between = Proxy::start(&old.database.address()).await;
+    let url = pgmq_url(&old.database.url_at(&between.address()));
+    let (handling, runs) = counting();
+    let running = old.run(PgmqSource::connect(&*url, "orders").await.unwrap(), handling);
+    let (publisher, mut number) = (PgmqPublisher::new(&*url), 0);
+    let mut publish = async || {
+        number += 1;
+        publisher.publish(&[OutboundMessage::new("orders", format!("m-{number}"), "1")]).await.remove(0)
+    };
+    publish().await.unwrap();
+    until("the first message ran", async || runs.load(SeqCst) == 1 && old.open().await == 0).await;
+    let demote = ["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"];
+    for statement in demote {
+        old.database.server.psql("postgres", statement);
+    }
+    between.move_to(&new.database.address());
+    until("the publisher follows", async || publish().await.is_ok() && new.number(SENT).await > 0).await;
+    until("the consumer follows", async || runs.load(SeqCst) > 1).await;
+    running.ended().await.unwrap();
 }
 
 #[tokio::test]

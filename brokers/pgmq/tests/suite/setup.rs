@@ -141,15 +141,37 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     let untrusted = format!("{}?sslrootcert=ca.pem", world.url());
     refused(PgmqSource::connect(untrusted, "orders").await, "add `sslmode=verify-full`");
     assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 0);
-    let closed = PgmqSource::connect("pgmq://postgres@127.0.0.1:1/db", "orders").await.map(drop).unwrap_err();
-    assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = listener.local_addr().unwrap().to_string();
+    let greets = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    for (address, words) in [
+        ("127.0.0.1:1", ["refused", "check that the server is running, and the port"]),
+        ("no.such.host.invalid:7", ["lookup", "check the host name"]),
+        (&other, ["no answer of PostgreSQL (unexpected response", "check the host and the port"]),
+    ] {
+        let opened = PgmqSource::connect(format!("pgmq://me:hush@{address}/db"), "orders").await;
+        let error = opened.map(drop).unwrap_err();
+        assert_eq!(error.kind(), SourceErrorKind::Transient, "{error}");
+        for word in words.into_iter().chain([address]) {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
+    greets.join().unwrap();
 }
 
 #[tokio::test]
 async fn a_wrong_user_and_a_missing_database_are_refused_and_no_password_is_shown() {
     let world = World::new().await;
     for (url, part) in [
-        (url_of(&world, "nobody_here:hush"), "check the user and the password in the URL"),
+        (url_of(&world, "nobody_here:hush"), "check the user and `sslmode` in the URL, and pg_hba.conf"),
         (format!("{}_missing", world.url()), "create the database"),
     ] {
         let error = PgmqSource::connect(&*url, "orders").await.map(drop).unwrap_err();

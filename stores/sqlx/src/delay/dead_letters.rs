@@ -100,15 +100,12 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Returns `None` if another row has the key.
     async fn revive(&self, with_key: bool, args: Vec<SqlValue>) -> Result<Option<u64>, idempotent_core::StoreError> {
         let text = self.0.statements.revive(with_key).into();
-        let query = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
-            match Db::execute(&mut connection, text, args).await {
-                Ok(rows) => Ok(Some(rows)),
-                Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => Ok(None),
-                Err(error) => Err(self.store_error(true, error)),
-            }
+        let revived = async |connection: &mut Db::Connection| match Db::execute(connection, text, args).await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => Ok(None),
+            Err(error) => Err(error),
         };
-        self.bounded(query).await
+        self.on_connection(revived).await
     }
 
     /// Removes up to `limit` dead letters, the oldest first, and returns their number.

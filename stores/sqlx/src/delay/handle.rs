@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::database::DelayDb;
 use super::statements::DelayStatements;
 use super::wakeup::Wakeup;
-use crate::sql_database::{RowValues, SqlValue};
+use crate::sql_database::{PoolError, RowValues, SqlValue, on_connection};
 
 /// A table of delayed tasks in your database, such as the cancellation of an order that is not paid in time.
 ///
@@ -114,11 +114,8 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<SqlValue>) -> Result<u64, StoreError> {
-        let query = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
-            Db::execute(&mut connection, sql.into(), args).await.map_err(|error| self.store_error(true, error))
-        };
-        self.bounded(query).await
+        let sql = sql.into();
+        self.on_connection(async |connection| Db::execute(connection, sql, args).await).await
     }
 
     pub(super) async fn fetch(
@@ -127,9 +124,18 @@ impl<Db: DelayDb> DelayTable<Db> {
         args: Vec<SqlValue>,
         shape: &'static str,
     ) -> Result<Vec<RowValues>, StoreError> {
+        let sql = sql.into();
+        self.on_connection(async |connection| Db::fetch(connection, sql, args, shape).await).await
+    }
+
+    /// Runs statements on a connection of the pool, for a limited time.
+    pub(super) async fn on_connection<T>(
+        &self,
+        run: impl AsyncFnOnce(&mut Db::Connection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
         let query = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
-            Db::fetch(&mut connection, sql.into(), args, shape).await.map_err(|error| self.store_error(true, error))
+            let done = on_connection(&self.0.pool, run).await;
+            done.map_err(|PoolError { sent, error }| self.store_error(sent, error))
         };
         self.bounded(query).await
     }

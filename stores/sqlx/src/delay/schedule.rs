@@ -26,11 +26,9 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// The task may or may not be scheduled. Calling the method again is safe.
     pub async fn put(&self, work: &ScheduledTask) -> Result<Scheduled, DelayError> {
         work.check()?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
-        let mut connection = acquired.map_err(|error| delay_error("scheduling", error))?;
-        let scheduled = self.bounded(self.write(&mut connection, work)).await;
+        let scheduled = self.on_connection(async |connection| self.write(connection, work).await).await;
         self.notify(self.wakeup_for(work.when, false));
-        scheduled.map_err(|error| delay_error("scheduling", error))
+        scheduled.and_then(written).map_err(|error| delay_error("scheduling", error))
     }
 
     /// Schedules a task in your transaction; the task exists once the transaction commits.
@@ -50,7 +48,8 @@ impl<Db: DelayDb> DelayTable<Db> {
         let scheduled = self.write(connection, work).await;
         // The transaction has not committed yet: the sources look several times within a short period.
         self.notify(self.wakeup_for(work.when, true));
-        scheduled.map_err(|error| delay_error("scheduling", error))
+        let scheduled = scheduled.map_err(|error| self.store_error(true, error));
+        scheduled.and_then(written).map_err(|error| delay_error("scheduling", error))
     }
 
     /// Schedules `payload` for `at`, by the database's clock, in your transaction, like
@@ -85,10 +84,16 @@ impl<Db: DelayDb> DelayTable<Db> {
         key: &str,
     ) -> Result<Cancelled, DelayError> {
         check_key(key)?;
-        self.delete_scheduled(connection, key).await.map_err(|error| delay_error("cancelling", error))
+        let gone = self.delete_scheduled(connection, key).await.map_err(|error| self.store_error(true, error));
+        gone.map_err(|error| delay_error("cancelling", error))
     }
 
-    async fn write(&self, connection: &mut Db::Connection, work: &ScheduledTask) -> Result<Scheduled, StoreError> {
+    /// Returns `None` if the task was not written, and no task of its key exists.
+    async fn write(
+        &self,
+        connection: &mut Db::Connection,
+        work: &ScheduledTask,
+    ) -> Result<Option<Scheduled>, sqlx::Error> {
         let statements = &self.0.statements;
         let (after, due) = match work.when {
             DueTime::At(time) => (false, vec![SqlValue::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
@@ -98,25 +103,23 @@ impl<Db: DelayDb> DelayTable<Db> {
         let mut args = vec![key(), key(), SqlValue::Bytes(Some(pack(&work.headers))), SqlValue::from(&*work.body)];
         args.extend(due.iter().chain(&due).cloned());
         for _ in 0..TRIES {
-            let written = Db::execute(connection, statements.schedule(after).into(), args.clone()).await;
-            if written.map_err(|error| self.store_error(true, error))? > 0 {
-                return Ok(Scheduled::New);
+            if Db::execute(connection, statements.schedule(after).into(), args.clone()).await? > 0 {
+                return Ok(Some(Scheduled::New));
             }
             // The key may exist already. Only this query proves it, since a row can be missing for another reason.
-            let found = Db::fetch(connection, statements.scheduled().into(), vec![key()], "i").await;
-            if let Some(mut row) = found.map_err(|error| self.store_error(true, error))?.into_iter().next() {
-                return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
+            let found = Db::fetch(connection, statements.scheduled().into(), vec![key()], "i").await?;
+            if let Some(mut row) = found.into_iter().next() {
+                return Ok(Some(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) }));
             }
         }
-        let text = "the task was not written, and no task of this key exists: retry, in a new transaction if this call was in one";
-        Err(StoreError::new(StoreErrorKind::NotApplied).because(text))
+        Ok(None)
     }
 
-    async fn delete_scheduled(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
+    async fn delete_scheduled(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, sqlx::Error> {
         let (statements, args) = (&self.0.statements, || vec![SqlValue::from(key.as_bytes())]);
         if statements.cancel_answers() {
-            let gone = Db::fetch(connection, statements.cancel(false).into(), args(), "i").await;
-            let held = gone.map_err(|error| self.store_error(true, error))?.into_iter().next().map(|mut row| row.int());
+            let gone = Db::fetch(connection, statements.cancel(false).into(), args(), "i").await?;
+            let held = gone.into_iter().next().map(|mut row| row.int());
             return Ok(match held {
                 Some(0) => Cancelled::Done,
                 Some(_) => Cancelled::Delivering,
@@ -124,8 +127,7 @@ impl<Db: DelayDb> DelayTable<Db> {
             });
         }
         for (free, then) in [(true, Cancelled::Done), (false, Cancelled::Delivering)] {
-            let gone = Db::execute(connection, statements.cancel(free).into(), args()).await;
-            if gone.map_err(|error| self.store_error(true, error))? > 0 {
+            if Db::execute(connection, statements.cancel(free).into(), args()).await? > 0 {
                 return Ok(then);
             }
         }
@@ -155,9 +157,13 @@ impl<Db: DelayDb> Delay for DelayTable<Db> {
 
     async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError> {
         check_key(key)?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
-        let mut connection = acquired.map_err(|error| delay_error("cancelling", error))?;
-        let gone = self.bounded(self.delete_scheduled(&mut connection, key)).await;
+        let gone = self.on_connection(async |connection| self.delete_scheduled(connection, key).await).await;
         gone.map_err(|error| delay_error("cancelling", error))
     }
+}
+
+fn written(scheduled: Option<Scheduled>) -> Result<Scheduled, StoreError> {
+    let text =
+        "the task was not written, and no task of this key exists: retry, in a new transaction if this call was in one";
+    scheduled.ok_or_else(|| StoreError::new(StoreErrorKind::NotApplied).because(text))
 }

@@ -1,6 +1,7 @@
 //! Taking due tasks: the holder is stored in the row, so it outlives the statement that took the task.
 use idempotent_core::{Entropy, OsEntropy, StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::Headers;
+use sqlx::Connection as _;
 use tracing::warn;
 
 use super::DelayTable;
@@ -112,22 +113,24 @@ impl<Db: DelayDb> DelayTable<Db> {
         if planned.is_empty() {
             return Ok(Vec::new());
         }
-        let store_error = |error| self.store_error(true, error);
-        let mut transaction = self.0.pool.begin().await.map_err(|error| self.store_error(false, error))?;
-        let mut args = numbers(planned);
-        let text = statements.lock(args.len());
-        args.push(self.now());
-        let locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await.map_err(store_error)?);
-        if locked.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut args = self.taking(holder);
-        args.extend(locked.iter().cloned());
-        Db::execute(&mut transaction, statements.take_locked(locked.len()).into(), args).await.map_err(store_error)?;
-        let text = statements.taken(locked.len());
-        let rows = Db::fetch(&mut transaction, text.into(), locked, TAKEN_SHAPE).await.map_err(store_error)?;
-        transaction.commit().await.map_err(store_error)?;
-        Ok(rows)
+        let take = async |connection: &mut Db::Connection| {
+            let mut transaction = connection.begin().await?;
+            let mut args = numbers(planned);
+            let text = statements.lock(args.len());
+            args.push(self.now());
+            let locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await?);
+            if locked.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut args = self.taking(holder);
+            args.extend(locked.iter().cloned());
+            Db::execute(&mut transaction, statements.take_locked(locked.len()).into(), args).await?;
+            let text = statements.taken(locked.len());
+            let rows = Db::fetch(&mut transaction, text.into(), locked, TAKEN_SHAPE).await?;
+            transaction.commit().await?;
+            Ok(rows)
+        };
+        self.on_connection(take).await
     }
 }
 

@@ -45,6 +45,7 @@ impl Driver for MySqlDialect {
 
     const NAME: &'static str = "MariaDB or MySQL";
     const TLS: &'static str = "ssl-mode";
+    const SOCKET: &'static str = super::error::SOCKET;
 
     fn bind(query: Query<Self>, value: Value) -> Query<Self> {
         match value {
@@ -71,6 +72,14 @@ impl Driver for MySqlDialect {
 
     fn is_read_only(error: &dyn DatabaseError) -> bool {
         super::error::is_read_only(error)
+    }
+
+    fn ends_connection(error: &dyn DatabaseError) -> bool {
+        error::ends_connection(error)
+    }
+
+    fn configuration(cause: &str) -> String {
+        error::configuration(cause)
     }
 
     fn contention(error: &dyn DatabaseError) -> Option<Contention> {

@@ -10,10 +10,35 @@ fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
-/// Returns true if the session is read-only. A server that is read-only has another number.
+/// Returns true if the server was demoted or is a replica, or if a statement made the session read-only.
 pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
-    number(error) == 1792
+    matches!(number(error), 1290 | 1792 | 1836)
 }
+
+/// Returns true if the server ended the connection, or may have.
+pub(super) fn ends_connection(error: &dyn DatabaseError) -> bool {
+    let state = error.code().unwrap_or_default();
+    // 70: KILL ended the connection or the statement on MariaDB.
+    ["08", "70"].iter().any(|class| state.starts_with(class))
+}
+
+/// Returns the text for a connection that the client refuses to open.
+pub(super) fn configuration(cause: &str) -> String {
+    // The client's text names a feature that this crate does not have.
+    if cause.contains("RSA") {
+        return format!("{{database}}: {PASSWORD_BY_TLS}: {TLS}");
+    }
+    format!("{{database}}: the client refuses the options of the connection ({cause}): check the URL")
+}
+
+const PASSWORD_BY_TLS: &str = "the server asks for the password itself (caching_sha2_password, the default of MySQL 8 and later), \
+                               which the client sends only by TLS";
+const TLS: &str = "enable the feature `mysql-tls`, set `ssl-mode=REQUIRED` in the URL, and offer TLS on the server";
+
+/// The server asks for the password itself if its cache has no entry of the user, such as after a restart. The client sends a
+/// wrong answer over a socket, where it supports no TLS.
+pub(super) const SOCKET: &str = "; MySQL 8 and later refuse also the right password on a Unix socket, until the user has logged in once by TLS: connect by \
+     TCP with the feature `mysql-tls` and `ssl-mode=REQUIRED`";
 
 /// Returns the kind of contention that rolled the statement back.
 pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
@@ -40,7 +65,12 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         1045 | 1251 | 1698 => (
             Denied,
             "{database}: user or password rejected, or the server takes TLS only: check both in the URL, and its \
-             `ssl-mode`",
+             `ssl-mode`{socket}",
+        ),
+        1129 | 1130 => (
+            Denied,
+            "{database}: the server admits no connection from this host: create the user for this host, or unblock it by FLUSH \
+             HOSTS",
         ),
         3159 => (Denied, "{database}: the server takes TLS only: set `ssl-mode` in the URL"),
         1044 => (
@@ -77,7 +107,7 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
             NotApplied,
             "{database}: the transaction ended before its run; a statement in it failed, or commits implicitly",
         ),
-        _ => (NotApplied, "{database} refused the statement"),
+        _ => (NotApplied, "{database} refused the {request}"),
     };
     // The messages of these errors contain the value.
     let words = match number {

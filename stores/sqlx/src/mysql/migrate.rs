@@ -153,8 +153,9 @@ pub(super) async fn status_by(
 #[cfg(any(feature = "delay", feature = "outbox"))]
 pub(super) fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
     let connections = pool.options().get_max_connections();
-    let database = shown(&pool.connect_options());
-    ErrorContext { database, table: table.into(), connections, read_only: false }
+    let options = pool.connect_options();
+    let (database, socket) = (shown(&options), options.get_socket().is_some());
+    ErrorContext { database, table: table.into(), connections, read_only: false, socket }
 }
 
 /// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is

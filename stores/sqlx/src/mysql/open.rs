@@ -16,8 +16,8 @@ use super::{inbox, sql};
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
-    ErrorContext, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings, ServerStore, ServerTarget,
-    Statement, StatementRunner, connect,
+    ErrorContext, LastRefusal, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings, ServerStore,
+    ServerTarget, Statement, StatementRunner, connect,
 };
 use crate::table::Table;
 
@@ -52,14 +52,16 @@ pub(super) async fn open(
     let (pool, transactions, own) = match &settings.target {
         ServerTarget::Url(_) => {
             let prepare: Prepare<MySql> = Box::new(move |connection| set(connection, session.clone()).boxed());
-            let pool = Pool::own(options.clone(), settings.connections, Some(prepare));
+            let refused = LastRefusal::default();
+            let pool = Pool::own(options.clone(), settings.connections, Some(prepare), refused.clone());
             // What a handler writes may wait for others, as it would elsewhere.
             let session = ServerVersion::transactions(settings.read_only);
-            let transactions =
-                settings.pool_options().after_connect(move |connection, _| set(connection, session.clone()).boxed());
+            let transactions = settings
+                .pool_options(refused)
+                .after_connect(move |connection, _| set(connection, session.clone()).boxed());
             (pool, transactions.connect_lazy_with(options.clone()), true)
         }
-        ServerTarget::Pool(pool) => (Pool::Shared(pool.clone()), pool.clone(), false),
+        ServerTarget::Pool(pool) => (Pool::shared(pool.clone()), pool.clone(), false),
     };
     let maker = sql::StatementBuilder::new(table.quoted(), settings.clock.is_some(), server.returning, own);
     let texts = maker.texts();
@@ -121,9 +123,14 @@ fn context(
     connections: u32,
 ) -> ErrorContext {
     let (database, table, read_only) = (shown(options), table.name().into(), settings.read_only);
-    ErrorContext { database, table, connections, read_only }
+    let socket = options.get_socket().is_some();
+    ErrorContext { database, table, connections, read_only, socket }
 }
 
 pub(super) fn shown(options: &MySqlConnectOptions) -> String {
-    format!("`{}:{}/{}`", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
+    let database = options.get_database().unwrap_or_default();
+    match options.get_socket() {
+        Some(socket) => format!("`{}/{database}`", socket.display()),
+        None => format!("`{}:{}/{database}`", options.get_host(), options.get_port()),
+    }
 }

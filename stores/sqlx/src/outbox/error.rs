@@ -1,6 +1,8 @@
 //! The error of an outbox.
 use std::fmt;
 
+use crate::sql_database::PoolError;
+
 /// An error of an outbox, with a [`kind`](Self::kind), a context and a cause.
 #[derive(Debug)]
 pub struct OutboxError {
@@ -44,6 +46,12 @@ impl OutboxError {
 impl From<sqlx::Error> for OutboxError {
     fn from(cause: sqlx::Error) -> Self {
         Self { kind: OutboxErrorKind::Database, context: context(&cause).into(), cause: Some(cause) }
+    }
+}
+
+impl From<PoolError> for OutboxError {
+    fn from(PoolError { error, .. }: PoolError) -> Self {
+        error.into()
     }
 }
 

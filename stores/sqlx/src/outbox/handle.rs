@@ -10,6 +10,7 @@ use super::OutboxError;
 use super::confirmation_queue::ConfirmationQueue;
 use super::database::{OutboxDb, RowValues, SqlValue};
 use super::statements::OutboxStatements;
+use crate::sql_database::on_connection;
 
 /// A transactional outbox: messages are written in a transaction of your database, and a [`Relay`](super::Relay)
 /// sends them after the commit.
@@ -87,8 +88,8 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 
     pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<SqlValue>) -> Result<u64, OutboxError> {
-        let mut connection = self.0.pool.acquire().await?;
-        Ok(Db::execute(&mut connection, sql.into(), args).await?)
+        let sql = sql.into();
+        Ok(on_connection(&self.0.pool, async |connection| Db::execute(connection, sql, args).await).await?)
     }
 
     pub(super) async fn fetch(
@@ -97,7 +98,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         args: Vec<SqlValue>,
         shape: &'static str,
     ) -> Result<Vec<RowValues>, OutboxError> {
-        let mut connection = self.0.pool.acquire().await?;
-        Ok(Db::fetch(&mut connection, sql.into(), args, shape).await?)
+        let sql = sql.into();
+        Ok(on_connection(&self.0.pool, async |connection| Db::fetch(connection, sql, args, shape).await).await?)
     }
 }

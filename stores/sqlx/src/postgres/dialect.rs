@@ -65,6 +65,7 @@ impl Driver for PostgresDialect {
 
     const NAME: &'static str = "PostgreSQL";
     const TLS: &'static str = "sslmode";
+    const SOCKET: &'static str = "";
 
     fn bind(query: Query<Self>, value: PgValue) -> Query<Self> {
         match value {
@@ -92,7 +93,11 @@ impl Driver for PostgresDialect {
     }
 
     fn is_read_only(error: &dyn DatabaseError) -> bool {
-        error.code().as_deref() == Some("25006")
+        error::is_read_only(error)
+    }
+
+    fn ends_connection(error: &dyn DatabaseError) -> bool {
+        error::ends_connection(error)
     }
 
     fn contention(error: &dyn DatabaseError) -> Option<Contention> {

@@ -4,6 +4,20 @@ use sqlx::error::DatabaseError;
 
 use crate::server::Refusal;
 
+/// Returns true if the server ended the connection.
+pub(super) fn ends_connection(error: &dyn DatabaseError) -> bool {
+    let state = error.code().unwrap_or_default();
+    // 25P03 and 25P04: timeouts that end the session, not only its transaction.
+    ["08", "57P", "25P03", "25P04"].iter().any(|gone| state.starts_with(gone))
+}
+
+/// Returns true if the session takes no writes: its server is a standby or a demoted primary, or a setting of the session says so.
+pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
+    error.code().as_deref() == Some(READ_ONLY)
+}
+
+const READ_ONLY: &str = "25006";
+
 /// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
 ///
 /// The result contains only the message of the server, as the details may show whole rows.
@@ -21,11 +35,16 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
              rename the existing one",
         ),
         "3D000" => (Denied, "{database}: the database does not exist: create it, or name another one in the URL"),
-        "28000" | "28P01" => (Denied, "{database}: user or password rejected: check both in the URL"),
+        "28P01" => (Denied, "{database}: user or password rejected: check both in the URL"),
+        "28000" => (
+            Denied,
+            "{database}: the user does not exist, or a rule of pg_hba.conf refuses the login: check the user and `sslmode` in \
+             the URL",
+        ),
         "42501" => {
             (Denied, "{database}: missing privileges on table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
         }
-        "25006" => (NotApplied, "{database} is read-only, probably a standby: name the primary in the URL"),
+        READ_ONLY => (NotApplied, "{database} is read-only, probably a standby: name the primary in the URL"),
         "53300" => (
             NotApplied,
             "{database}: the server's connection limit is reached: raise max_connections, or lower `connections` (now \
@@ -41,9 +60,19 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         "54000" => (Denied, "{database}: value exceeds PostgreSQL's limit of 1 GB: store a smaller result"),
         "XX001" | "XX002" => (Corrupt, "{database} reports damaged files: restore a backup"),
         // The connection ended, possibly during the commit.
-        "57P01" | "57P02" | "57P05" => (Ambiguous, "{database} ended the connection"),
+        "57P01" | "57P02" => (Ambiguous, "{database} ended the connection"),
+        "25P03" => (
+            Ambiguous,
+            "{database} ended the connection after idle_in_transaction_session_timeout: raise that timeout, or shorten the \
+             transaction",
+        ),
+        "25P04" => (
+            Ambiguous,
+            "{database} ended the connection after transaction_timeout: raise that timeout, or shorten the transaction",
+        ),
+        "57P05" => (Ambiguous, "{database} ended the connection after idle_session_timeout"),
         _ if state.starts_with("08") => (Ambiguous, "the connection to {database} failed"),
-        _ => (NotApplied, "{database} refused the statement"),
+        _ => (NotApplied, "{database} refused the {request}"),
     };
     Refusal { kind, text: format!("{text} (SQLSTATE {state})"), words: error.message().to_owned() }
 }

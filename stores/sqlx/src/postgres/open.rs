@@ -19,8 +19,8 @@ use super::{inbox, pooler, sql};
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
-    ErrorContext, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore, ServerTarget, Statement,
-    StatementRunner, StepStatements, connect,
+    ErrorContext, LastRefusal, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore, ServerTarget,
+    Statement, StatementRunner, StepStatements, connect,
 };
 use crate::table::Table;
 
@@ -36,12 +36,13 @@ pub(super) async fn open(
     let (pool, transactions, connections, options) = match &builder.target {
         ServerTarget::Url(url) => {
             let options = url_options(url, builder.read_only)?;
-            let transactions = builder.pool_options().connect_lazy_with(options.clone());
-            (Pool::own(options.clone(), builder.connections, None), transactions, builder.connections, options)
+            let refused = LastRefusal::default();
+            let transactions = builder.pool_options(refused.clone()).connect_lazy_with(options.clone());
+            (Pool::own(options.clone(), builder.connections, None, refused), transactions, builder.connections, options)
         }
         ServerTarget::Pool(pool) => {
             let options = (*pool.connect_options()).clone();
-            (Pool::Shared(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
+            (Pool::shared(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
         }
     };
     let place = context(&builder, &table, &options, connections);
@@ -168,7 +169,8 @@ fn context(
     connections: u32,
 ) -> ErrorContext {
     let (database, table, read_only) = (shown(options), table.name().into(), settings.read_only);
-    ErrorContext { database, table, connections, read_only }
+    let socket = options.get_socket().is_some();
+    ErrorContext { database, table, connections, read_only, socket }
 }
 
 /// Derives the salt of the advisory locks from the name of the schema, even if the schema was not set: both settings

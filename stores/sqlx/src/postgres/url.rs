@@ -28,7 +28,10 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
 /// Returns the host, port and database, for errors.
 pub(super) fn shown(options: &PgConnectOptions) -> String {
     let database = options.get_database().unwrap_or_else(|| options.get_username());
-    format!("`{}:{}/{database}`", options.get_host(), options.get_port())
+    match options.get_socket() {
+        Some(socket) => format!("`{}:{}/{database}`", socket.display(), options.get_port()),
+        None => format!("`{}:{}/{database}`", options.get_host(), options.get_port()),
+    }
 }
 
 fn tls(mode: PgSslMode) -> TlsSettings {

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::driver::{Connection, Driver};
 use super::error::{ErrorContext, Phase};
+use super::pool::LastRefusal;
 use super::settings::{ServerSettings, ServerTarget};
 
 pub(crate) async fn connect<D: Driver>(
@@ -46,11 +47,16 @@ impl<DB: Database> ServerSettings<sqlx::Pool<DB>> {
 }
 
 impl<P> ServerSettings<P> {
-    pub(crate) fn pool_options<DB: Database>(&self) -> PoolOptions<DB> {
+    /// Returns the options of a pool for transactions, which shares the refusals of the store's own pool.
+    pub(crate) fn pool_options<DB: Database>(&self, refused: LastRefusal) -> PoolOptions<DB> {
         PoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(self.patience)
             // The test is a round trip before each statement. The statement itself detects a dead connection.
             .test_before_acquire(false)
+            .before_acquire(move |_, connection| {
+                let usable = !refused.outdates(connection.age);
+                Box::pin(async move { Ok(usable) })
+            })
     }
 }

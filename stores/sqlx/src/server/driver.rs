@@ -19,6 +19,8 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// The URL parameter that configures TLS.
     const TLS: &'static str;
+    /// What a refused login may also mean on a Unix socket.
+    const SOCKET: &'static str;
 
     fn bind(query: Query<Self>, value: Self::Value) -> Query<Self>;
 
@@ -31,8 +33,14 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
 
     /// Interprets an error that the server returned.
     fn refusal(error: &dyn DatabaseError) -> Refusal;
-    /// Returns true if the session refused the statement because it is read-only.
+    /// Returns true if the session or its server takes no writes.
     fn is_read_only(error: &dyn DatabaseError) -> bool;
+    /// Returns true if the server ended the connection, or may have.
+    fn ends_connection(error: &dyn DatabaseError) -> bool;
+    /// Returns the text for a connection that the client refuses to open, with the remedy.
+    fn configuration(cause: &str) -> String {
+        format!("{{database}}: the client refuses the options of the connection ({cause}): check the URL")
+    }
     /// Returns the kind of contention if the statement failed due to another transaction and had no effect.
     fn contention(error: &dyn DatabaseError) -> Option<Contention>;
 

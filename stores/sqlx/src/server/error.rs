@@ -2,6 +2,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use idempotent_core::__private::url::unreached;
 use idempotent_core::{StoreError, StoreErrorKind};
 
 use super::driver::Driver;
@@ -17,6 +18,8 @@ pub(crate) struct ErrorContext {
     pub(crate) connections: u32,
     /// True if the store is set to read only.
     pub(crate) read_only: bool,
+    /// True if the connections go through a Unix socket.
+    pub(crate) socket: bool,
 }
 
 /// The phase of a call in which an error occurred.
@@ -41,6 +44,9 @@ impl ErrorContext {
             Some(Refusal { kind, text, words }) => {
                 let nothing_sent = when == Phase::Connecting && kind == StoreErrorKind::Ambiguous;
                 let kind = if nothing_sent { StoreErrorKind::NotApplied } else { kind };
+                let text = text
+                    .replace("{socket}", if self.socket { D::SOCKET } else { "" })
+                    .replace("{request}", if when == Phase::Connecting { "connection" } else { "statement" });
                 StoreError::new(kind).because(format!("{}: {words}", self.named(&text)))
             }
             None => {
@@ -67,13 +73,17 @@ impl ErrorContext {
 
     /// Returns the error of a timeout.
     pub(crate) fn silent(&self, when: Phase, waited: Duration) -> StoreError {
-        let (kind, what) = match when {
-            Phase::Connecting => (StoreErrorKind::NotApplied, "no connection"),
-            Phase::Executing => (StoreErrorKind::Ambiguous, "no answer"),
+        let (kind, what, remedy) = match when {
+            Phase::Connecting => (StoreErrorKind::NotApplied, "no connection", SILENT),
+            Phase::Executing => (StoreErrorKind::Ambiguous, "no answer", ""),
         };
-        StoreError::new(kind).because(format!("{what} from {} after {waited:?}", self.database))
+        StoreError::new(kind).because(format!("{what} from {} after {waited:?}{remedy}", self.database))
     }
 }
+
+/// Servers of some other protocols wait for the client to speak first, as do networks that drop packets.
+const SILENT: &str =
+    ": check that the server is not overloaded, that the host and the port are its own, and the network";
 
 fn no_tls<D: Driver>(cause: String) -> (StoreErrorKind, String) {
     let text = format!("{{database}}: TLS failed ({cause}): check `{}` and the certificates of the URL", D::TLS);
@@ -105,14 +115,34 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
                     .to_owned(),
             );
         }
+        sqlx::Error::Configuration(cause) if when == Phase::Connecting => {
+            return (StoreErrorKind::Denied, D::configuration(&cause.to_string()));
+        }
+        sqlx::Error::Protocol(cause) if when == Phase::Connecting => return foreign_protocol::<D>(cause),
         // The cause is a text of the operating system.
+        sqlx::Error::Io(cause) if when == Phase::Connecting => {
+            let remedy = match cause.kind() {
+                ErrorKind::ConnectionRefused => format!("check that {} is running, and the host and port", D::NAME),
+                _ => unreached(&cause.to_string()).to_owned(),
+            };
+            format!("the connection to {{database}} failed ({cause}): {remedy}")
+        }
         sqlx::Error::Io(cause) => format!("the connection to {{database}} failed ({cause})"),
         _ => "the connection to {database} failed".to_owned(),
     };
     match when {
-        Phase::Connecting => {
-            (StoreErrorKind::NotApplied, format!("{text}: check that {} is running, and the host name", D::NAME))
-        }
+        Phase::Connecting => (StoreErrorKind::NotApplied, text),
         Phase::Executing => (StoreErrorKind::Ambiguous, text),
     }
+}
+
+/// Interprets an answer that the client does not understand. A login method is a matter of settings; other answers may come
+/// from a connection that ended halfway.
+fn foreign_protocol<D: Driver>(cause: &str) -> (StoreErrorKind, String) {
+    if cause.contains("auth") {
+        let remedy = "let the user log in by another method, such as a password";
+        return (StoreErrorKind::Denied, format!("{{database}}: login method not supported ({cause}): {remedy}"));
+    }
+    let text = format!("{{database}} does not answer as {} ({cause}): check the host and the port", D::NAME);
+    (StoreErrorKind::NotApplied, text)
 }

@@ -31,6 +31,7 @@ impl<D: Dialect> ServerStore<D> {
     /// Begins a transaction in a spawned task: sqlx returns a connection to the pool inside the open transaction if the future
     /// of its `BEGIN` is dropped.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
+        self.runner.pool.before_transaction();
         let (pool, patience) = (self.runner.transactions.clone(), self.runner.patience);
         let beginning = async move {
             let begin = async {
@@ -168,7 +169,7 @@ impl<D: Dialect> ServerStore<D> {
 
     async fn with_timeout(&self, asked: impl Future<Output = Result<(), sqlx::Error>>) -> Result<(), StoreError> {
         match timeout(self.runner.patience, asked).await {
-            Ok(done) => done.map_err(|error| self.runner.place.error::<D>(Phase::Executing, error)),
+            Ok(done) => done.map_err(|error| self.runner.error(error)),
             Err(_) => Err(self.runner.place.silent(Phase::Executing, self.runner.patience)),
         }
     }

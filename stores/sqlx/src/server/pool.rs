@@ -5,14 +5,20 @@
 //! connection.
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Database};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use super::driver::Driver;
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
@@ -27,7 +33,31 @@ const IDLE: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) enum Pool<DB: Database> {
     Own(Box<OwnPool<DB>>),
-    Shared(sqlx::Pool<DB>),
+    Shared(SharedPool<DB>),
+}
+
+/// A pool of the user's.
+pub(crate) struct SharedPool<DB: Database> {
+    pool: sqlx::Pool<DB>,
+    /// True if a server of the pool took no writes, until the next transaction.
+    refused: AtomicBool,
+}
+
+/// The time of the last answer that the server takes no writes. Connections from before may lead to a primary that was demoted
+/// while they were open. New ones follow the address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastRefusal(Arc<Mutex<Option<Instant>>>);
+
+impl LastRefusal {
+    /// Returns true if a connection of this age was opened before the last refusal.
+    pub(super) fn outdates(&self, age: Duration) -> bool {
+        self.last().is_some_and(|last| age > last.elapsed())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        // No code panics while it holds this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 // The options contain a password.
@@ -44,6 +74,7 @@ impl<DB: Database> fmt::Debug for Pool<DB> {
 pub(crate) struct OwnPool<DB: Database> {
     options: Options<DB>,
     prepare: Option<Prepare<DB>>,
+    refused: LastRefusal,
     permits: Semaphore,
     /// The connection that was returned last is at the end, and is used next.
     idle: Mutex<VecDeque<PooledConnection<DB>>>,
@@ -62,9 +93,39 @@ pub(crate) enum PoolGuard<'a, DB: Database> {
 }
 
 impl<DB: Database> Pool<DB> {
-    pub(crate) fn own(options: Options<DB>, connections: u32, prepare: Option<Prepare<DB>>) -> Self {
+    pub(crate) fn own(
+        options: Options<DB>,
+        connections: u32,
+        prepare: Option<Prepare<DB>>,
+        refused: LastRefusal,
+    ) -> Self {
         let permits = Semaphore::new((connections as usize).min(Semaphore::MAX_PERMITS));
-        Self::Own(Box::new(OwnPool { options, prepare, permits, idle: Mutex::default() }))
+        Self::Own(Box::new(OwnPool { options, prepare, refused, permits, idle: Mutex::default() }))
+    }
+
+    pub(crate) fn shared(pool: sqlx::Pool<DB>) -> Self {
+        Self::Shared(SharedPool { pool, refused: AtomicBool::new(false) })
+    }
+
+    /// Stops the use of all open connections, after an answer that the server takes no writes.
+    pub(super) fn refuses_writes(&self) {
+        match self {
+            Self::Own(own) => *own.refused.last() = Some(Instant::now()),
+            Self::Shared(shared) => {
+                close_idle(&shared.pool);
+                shared.refused.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Closes the idle connections of a pool of the user's after a refusal: that of a transaction returns to its pool only after the
+    /// refusal. Pools of the store close each connection from before.
+    pub(super) fn before_transaction(&self) {
+        if let Self::Shared(shared) = self
+            && shared.refused.swap(false, Ordering::Relaxed)
+        {
+            close_idle(&shared.pool);
+        }
     }
 
     /// Returns a connection, or `None` if opening one takes longer than `patience`.
@@ -85,7 +146,7 @@ impl<DB: Database> Pool<DB> {
                 };
                 Ok(Some(PoolGuard::Own(Box::new(connection), own, place)))
             }
-            Self::Shared(pool) => match timeout(patience, pool.acquire()).await {
+            Self::Shared(shared) => match timeout(patience, shared.pool.acquire()).await {
                 Ok(connection) => Ok(Some(PoolGuard::Shared(SqlxConnection(Some(connection?))))),
                 Err(_) => Ok(None),
             },
@@ -97,17 +158,17 @@ impl<DB: Database> OwnPool<DB> {
     fn take(&self) -> Option<PooledConnection<DB>> {
         let mut idle = self.idle();
         let connection = idle.pop_back()?;
-        if connection.since.elapsed() < IDLE {
+        if connection.since.elapsed() < IDLE && !self.refused.outdates(connection.born.elapsed()) {
             return Some(connection);
         }
-        // The connections before this one have been idle even longer.
+        // The connections before this one have been idle even longer. After a refusal, also newer ones are opened again.
         idle.clear();
         None
     }
 
     fn keep(&self, connection: PooledConnection<DB>) {
         let mut idle = self.idle();
-        if connection.born.elapsed() < LIFETIME {
+        if connection.born.elapsed() < LIFETIME && !self.refused.outdates(connection.born.elapsed()) {
             idle.push_back(PooledConnection { since: Instant::now(), ..connection });
         }
         // Closes one connection at a time, so that the pool shrinks after a burst.
@@ -156,6 +217,29 @@ impl<DB: Database> PoolGuard<'_, DB> {
         if let Self::Own(_, own, _) = &self {
             own.idle().clear();
         }
+    }
+}
+
+/// Closes the connection and the idle ones of its pool, if the error shows that their server takes no writes.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) fn close_refused<D: Driver>(
+    pool: &sqlx::Pool<D::Db>,
+    connection: &mut PoolConnection<D::Db>,
+    error: &dyn DatabaseError,
+) {
+    if D::is_read_only(error) {
+        connection.close_on_drop();
+        close_idle(pool);
+    }
+}
+
+/// Closes the idle connections of a pool.
+fn close_idle<DB: Database>(pool: &sqlx::Pool<DB>) {
+    let mut idle = Vec::new();
+    // Each is kept until the end, since a returned connection would be acquired again.
+    while let Some(mut connection) = pool.try_acquire() {
+        connection.close_on_drop();
+        idle.push(connection);
     }
 }
 

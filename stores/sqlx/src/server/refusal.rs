@@ -1,7 +1,8 @@
 //! The meaning of errors that a server returns.
 use idempotent_core::StoreErrorKind;
 
-/// The meaning of an error of the server. The text has the placeholders `{database}`, `{table}` and `{connections}`.
+/// The meaning of an error of the server. The text has the placeholders `{database}`, `{table}`, `{connections}`,
+/// `{request}` (connection or statement) and `{socket}` (what the error may also mean on a Unix socket).
 pub(crate) struct Refusal {
     pub(crate) kind: StoreErrorKind,
     pub(crate) text: String,

@@ -66,7 +66,7 @@ impl<D: Driver> StatementRunner<D> {
     pub(crate) async fn first_unless_refused(&self, query: Query<D>) -> Result<Option<Row<D>>, StoreError> {
         match self.ask(async |connection| D::first(query, connection).await).await? {
             Ok(row) => Ok(row),
-            Err(error) if is_answer(&error) => Ok(None),
+            Err(error) if is_answer::<D>(&error) => Ok(None),
             Err(error) => Err(self.place.error::<D>(Phase::Executing, error)),
         }
     }
@@ -102,16 +102,30 @@ impl<D: Driver> StatementRunner<D> {
         let connection = guard.connection().ok_or_else(|| silent(Phase::Connecting))?;
         let answer = timeout(self.patience, ask(connection)).await.map_err(|_| silent(Phase::Executing))?;
         match &answer {
-            Err(error) if !is_answer(error) => guard.lost(),
+            Err(error) if self.refuses_writes(error) => drop(guard),
+            Err(error) if !is_answer::<D>(error) => guard.lost(),
             _ => guard.give_back(),
         }
         Ok(answer)
     }
+
+    /// Converts the error of a statement in a transaction.
+    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
+        self.refuses_writes(&error);
+        self.place.error::<D>(Phase::Executing, error)
+    }
+
+    /// Returns true if the server takes no writes, as a demoted primary does. No later call then uses an open connection.
+    fn refuses_writes(&self, error: &sqlx::Error) -> bool {
+        let refuses = !self.place.read_only && error.as_database_error().is_some_and(D::is_read_only);
+        if refuses {
+            self.pool.refuses_writes();
+        }
+        refuses
+    }
 }
 
 /// Returns true if the server answered and the connection remains usable.
-fn is_answer(error: &sqlx::Error) -> bool {
-    let state = error.as_database_error().map(|refused| refused.code().unwrap_or_default());
-    // 70: KILL ended the connection or the statement on MariaDB.
-    state.is_some_and(|state| !["08", "57P", "70"].iter().any(|gone| state.starts_with(gone)))
+fn is_answer<D: Driver>(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|refused| !D::ends_connection(refused))
 }

@@ -84,7 +84,7 @@ fn checked<D: Driver, T>(
     };
     let refused = error.as_database_error();
     let (over, how) = (refused.is_some_and(|refused| store.dialect.ends(refused)), refused.and_then(D::contention));
-    match (how, place.error::<D>(Phase::Executing, error)) {
+    match (how, store.runner.error(error)) {
         // The connection is lost, or the transaction has failed.
         (_, error) if over || error.kind() == StoreErrorKind::Ambiguous => Err(rolled_back(&error)),
         (Some(how), error) => Ok(StatementResult::Contended(how, error)),

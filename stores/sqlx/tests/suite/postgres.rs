@@ -4,9 +4,14 @@ mod by_tls;
 mod commits;
 #[path = "server/conformance.rs"]
 mod conformance;
+mod connecting;
+#[path = "server/demoted.rs"]
+mod demoted;
 mod dialect;
 #[path = "server/errors.rs"]
 mod errors;
+#[path = "server/connecting.rs"]
+mod explained;
 #[path = "server/failover.rs"]
 mod failover;
 pub(crate) mod fixture;

@@ -23,6 +23,8 @@ pub(super) enum Order {
     Cut(Done),
     Refuse(Done),
     Listen(Done),
+    /// Leads new connections to another server.
+    Move(String, Done),
 }
 
 pub(super) struct Task {
@@ -82,6 +84,10 @@ impl Task {
                         }
                         cuts.send_modify(|cuts| *cuts += 1);
                         while lines.join_next().await.is_some() {}
+                        drop(done.send(Ok(())));
+                    }
+                    Some(Order::Move(target, done)) => {
+                        self.target = target;
                         drop(done.send(Ok(())));
                     }
                     Some(Order::Refuse(done)) => {

@@ -24,8 +24,6 @@ const PARAMETER: &str = "?";
 pub(crate) const NO_TABLE: &str = "error 1146";
 pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) =
     (StoreErrorKind::Denied, &["the database does not exist", "error 1049"]);
-pub(crate) const NO_DATABASE: &str = "error 1049";
-pub(crate) const NO_USER: &str = "error 1045";
 const LOCK: &str = "LOCK TABLES TABLE_NAME WRITE";
 const UNLOCK: &str = "UNLOCK TABLES";
 const OTHER_LAYOUT: &str = "DROP COLUMN taken_over";
@@ -40,6 +38,17 @@ const ROW_TEXT: &str = "concat_ws('|',quote(hex(v)),quote(hex(name)),quote(hex(s
 /// Returns the builder of a store that creates its tables.
 pub(crate) fn creating(builder: Builder) -> Builder {
     builder.create(true)
+}
+
+/// Creates a user whose writes a read-only server refuses. Returns the user's URL.
+pub(crate) fn admit(server: &Server) -> String {
+    server.sql("mysql", "CREATE OR REPLACE USER app@'127.0.0.1'; GRANT ALL ON test.* TO app@'127.0.0.1'");
+    server.url().replace("root@", "app@")
+}
+
+/// Makes the server refuse writes, also on open connections.
+pub(crate) fn demote(server: &Server) {
+    server.sql("mysql", "SET GLOBAL read_only = 1");
 }
 
 pub(crate) fn sql(text: &str) -> String {

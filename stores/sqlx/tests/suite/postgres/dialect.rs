@@ -41,6 +41,37 @@ async fn a_missing_permission_is_reported_with_the_grant() {
     refused(claim, StoreErrorKind::Denied, &["GRANT SELECT, INSERT, UPDATE, DELETE", &place.table, "42501"]);
 }
 
+/// The codes of PostgreSQL 17 are raised by a trigger, so that older servers have them, too.
+#[tokio::test]
+async fn a_session_that_the_server_ended_is_named_and_its_connection_is_dropped() {
+    let place = Place::new();
+    let name = &place.table;
+    let store = PostgresStore::builder(format!("{}?application_name={name}", place.url)).table(name).connections(1);
+    let store = creating(store).connect().await.unwrap();
+    let pids =
+        || sql(&format!("SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = '{name}'"));
+    store.claim(&request(&key("warm"), 1)).await.unwrap();
+    for (code, word) in [
+        ("25P03", "idle_in_transaction_session_timeout"),
+        ("25P04", "transaction_timeout"),
+        ("57P05", "idle_session_timeout"),
+        ("57P01", "ended the connection"),
+    ] {
+        let before = pids();
+        sql(&format!(
+            "CREATE FUNCTION ends_{name}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''ended'' USING ERRCODE = \
+             ''{code}''; END'; CREATE TRIGGER ends BEFORE INSERT ON {name} EXECUTE FUNCTION ends_{name}()"
+        ));
+        refused(store.claim(&request(&key(code), 1)).await, StoreErrorKind::Ambiguous, &[word, code]);
+        sql(&format!("DROP TRIGGER ends ON {name}; DROP FUNCTION ends_{name}"));
+        store.claim(&request(&key(code), 1)).await.unwrap();
+        // A dropped connection ends on the server a moment later.
+        while pids().contains(&before) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_database_that_is_read_only_is_one_to_leave() {
     let place = Place::new();

@@ -24,8 +24,6 @@ pub(crate) const BYTE: &str = "'\\x00'";
 const PARAMETER: &str = "$1";
 pub(crate) const NO_TABLE: &str = "42P01";
 pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) = (StoreErrorKind::Schema, &["schema", "3F000"]);
-pub(crate) const NO_DATABASE: &str = "3D000";
-pub(crate) const NO_USER: &str = "28000";
 const LOCK: &str = "BEGIN; LOCK TABLE TABLE_NAME IN ACCESS EXCLUSIVE MODE";
 const UNLOCK: &str = "ROLLBACK";
 const OTHER_LAYOUT: &str = "ALTER taken_over SET NOT NULL";
@@ -58,6 +56,17 @@ pub(crate) fn row_tables(server: &Server, table: &str) -> Vec<String> {
          WHERE c.oid = '{table}'::regclass"
     );
     server.psql("postgres", &names).lines().map(str::to_owned).collect()
+}
+
+/// Returns the URL of a user whose writes a read-only server refuses.
+pub(crate) fn admit(server: &Server) -> String {
+    server.url()
+}
+
+/// Makes the server refuse writes, also on open connections once they notice.
+pub(crate) fn demote(server: &Server) {
+    server.psql("postgres", "ALTER SYSTEM SET default_transaction_read_only = on");
+    server.psql("postgres", "SELECT pg_reload_conf()");
 }
 
 pub(crate) fn sql(text: &str) -> String {

@@ -3,10 +3,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
-use idempotent_harness::proxy::Proxy;
 use idempotent_sqlx::SchemaStep;
 
-use super::fixture::{self, Place, Store as ServerStore, server, sql};
+use super::fixture::{self, Place, Store as ServerStore, sql};
 use crate::support::{key, request};
 
 #[track_caller]
@@ -190,34 +189,4 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
         assert!(told.contains(word) && told.contains(&format!("{}://USER", fixture::SCHEME)), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
     }
-}
-
-#[tokio::test]
-async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
-    let place = Place::new();
-    let open = ServerStore::connect(server().url_of("nowhere")).await;
-    refused(open, StoreErrorKind::Denied, &["/nowhere`", "the database does not exist", fixture::NO_DATABASE]);
-    let open = ServerStore::connect(place.url_by("nobody")).await;
-    refused(open, StoreErrorKind::Denied, &["user or password", fixture::NO_USER]);
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there_is_named() {
-    let nothing = Proxy::start("127.0.0.1:1").await;
-    nothing.refuse();
-    let address = nothing.address();
-    let open = ServerStore::connect(format!("{}://me:hunter2@{address}/shop", fixture::SCHEME)).await;
-    refused(
-        open,
-        StoreErrorKind::NotApplied,
-        &[&address, "refused", &format!("check that {} is running", fixture::NAME)],
-    );
-}
-
-#[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_in_time() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("{}://me@{}/shop", fixture::SCHEME, listener.local_addr().unwrap());
-    let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).connect().await;
-    refused(open, StoreErrorKind::NotApplied, &["no connection", "200ms"]);
 }

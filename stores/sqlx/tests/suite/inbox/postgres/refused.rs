@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::{Outcome, Rejection, Store};
 use idempotent_harness::proxy::Fault;
+use sqlx::Row;
 
 use super::commits::{proxied, run};
 use super::fixture::server;
@@ -53,5 +54,31 @@ async fn a_run_that_is_dropped_while_it_begins_leaves_no_connection_in_a_transac
             world.place.table
         );
         assert_eq!(server().psql("postgres", &open), "0", "leased: {leased}");
+    }
+}
+
+/// The server ends the session before the COMMIT arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_after_a_timeout_of_the_server_is_looked_up_and_the_connection_is_not_used_again() {
+    let world = World::new().await;
+    for leased in [false, true] {
+        let inbox = if leased { &world.leased } else { &world.inbox };
+        let name = leased.to_string();
+        let ended = inbox.run(call(&name), async |mut tx: Own| {
+            world.effect(&mut tx, &name).await?;
+            let end = "SET LOCAL idle_in_transaction_session_timeout = 1; SELECT pg_backend_pid()";
+            let pid: i32 = sqlx::raw_sql(end).fetch_one(&mut **tx).await?.get(0);
+            let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+            while server().psql("postgres", &left) != "0" {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok::<_, Failure>(())
+        });
+        let (answer, outcome) = Outcome::capture(ended).await;
+        let Err(Failure::Rejected(rejection @ Rejection::RolledBack { .. })) = answer else { panic!("{answer:?}") };
+        assert!(rejection.to_string().contains("rolled back"), "{rejection}");
+        released(outcome);
+        assert_eq!(world.effects(&name).await, 0);
+        assert_eq!(run(&world, leased, &name).await.1, Some(Outcome::Ran));
     }
 }
