@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
-use async_nats::jetstream::stream::{self, Stream};
+use async_nats::jetstream::stream::{self, RetentionPolicy, Stream};
 use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
-use crate::declare::{create_consumer, create_dead_letters, create_stream, existing_consumer, existing_stream};
+use crate::declare::{
+    create_consumer, create_dead_letters, create_stream, dead_subject_of, existing_consumer, existing_stream,
+};
 use crate::delayed::{check_stream, delayed_subjects, receives_delayed, undelayed_subjects};
 use crate::error::fatal;
 use crate::pulls::Pulls;
 use crate::retry_marks::RetryMarks;
 use crate::settler::JetStreamSettler;
+use crate::unreadable::UnreadableMessages;
 use crate::{JetStreamSource, NatsOptions, StartPosition};
 
 /// A builder for a [`JetStreamSource`].
@@ -147,16 +150,27 @@ impl JetStreamSourceBuilder {
             check_stream(&stream.cached_info().config).map_err(|rule| fatal("checking the stream", &rule))?;
         }
         let consumer = self.consumer(&stream).await?;
-        let dead_subject = match &self.subjects {
+        let dead = match &self.subjects {
             Some(_) => create_dead_letters(&connection, &dead, self.replicas).await?,
-            None => dead_subject(&existing_stream(&connection, &dead).await?)?,
+            None => existing_stream(&connection, &dead).await?,
+        };
+        let dead_subject = match &self.subjects {
+            Some(_) => dead_subject_of(&dead.cached_info().config.name),
+            None => dead_subject(&dead)?,
         };
         let create = self.subjects.as_ref().map(|_| self.replicas);
         let marks = RetryMarks::open(&connection, &self.stream, &self.consumer, create).await?;
         let ack_wait = consumer.cached_info().config.ack_wait;
-        let settler =
-            JetStreamSettler { connection: connection.clone(), stream: self.stream, dead: dead_subject.into(), marks };
-        Ok(JetStreamSource::new(settler, Pulls::new(connection, consumer).await?, ack_wait))
+        let settler = JetStreamSettler {
+            connection: connection.clone(),
+            stream: self.stream,
+            dead: dead_subject.into(),
+            dead_limit: dead.cached_info().config.max_message_size,
+            keeps_settled: stream.cached_info().config.retention == RetentionPolicy::Limits,
+            marks,
+        };
+        let unreadable = UnreadableMessages::new(self.server, self.consumer.to_string());
+        Ok(JetStreamSource::new(settler, Pulls::new(connection, consumer).await?, unreadable, ack_wait))
     }
 
     fn check(&self, dead: &str) -> Result<(), SourceError> {

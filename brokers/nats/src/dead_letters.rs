@@ -1,21 +1,23 @@
 //! Listing, redriving and removing the dead letters of a stream.
-use async_nats::jetstream::message::{PublishMessage, StreamMessage};
-use async_nats::jetstream::stream::{DeleteMessageErrorKind, DirectGetErrorKind, Stream};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{DeleteMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, SourceError, StoredLetter};
+use idempotent_mq::{DeadLetters, SourceError, StoredLetter, answer_within};
 
 use crate::NatsOptions;
 use crate::connection::Connection;
 use crate::declare::existing_stream;
-use crate::error::{copy_failure, fatal, jetstream_failure, transient};
-use crate::headers::{HeaderWriter, delivery, letter, original_subject, without_control};
-use crate::number::MessageNumber;
+use crate::delayed::{contains, delayed_subjects};
+use crate::error::{copy_failure, fatal, jetstream_failure, refused, transient};
+use crate::headers::{HeaderWriter, letter, original_of, original_subject, without_control};
 use crate::publisher::confirmed;
+use crate::raw_message::StoredMessage;
 
 /// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive).
 ///
-/// Each letter is published to its original subject, and then removed. If the process dies in between, or two processes redrive
+/// Each letter is published to its original subject, and then removed. A letter whose subject is unknown or not in the stream is
+/// [`Refused`](idempotent_mq::SourceErrorKind::Refused), unless [`putting_back_to`](Self::putting_back_to) names a subject. If the process dies in between, or two processes redrive
 /// the same letter, the stream drops the second copy within its duplicate window (2 min by default). A later copy is a duplicate
 /// with the same id. All consumers of the subject receive the message again.
 ///
@@ -34,15 +36,27 @@ use crate::publisher::confirmed;
 #[must_use]
 pub struct JetStreamDeadLetters {
     server: NatsOptions,
+    stream: String,
     dead: String,
+    /// The subject for all letters.
+    subject: Option<String>,
     opened: Option<(Connection, Stream)>,
     /// The sequence number at which the search for the next letter begins.
     from: u64,
     /// The newest letter at the count, at which the listing ends.
     end: u64,
-    listed: Option<StreamMessage>,
+    listed: Option<ListedLetter>,
 }
 
+/// A letter that was read.
+#[derive(Debug)]
+struct ListedLetter {
+    message: StoredMessage,
+    /// The message that the letter refers to.
+    original: Option<StoredMessage>,
+}
+
+const READING: &str = "reading the dead letters";
 const PUTTING_BACK: &str = "putting a dead letter back";
 
 impl JetStreamDeadLetters {
@@ -50,7 +64,9 @@ impl JetStreamDeadLetters {
     pub fn new(server: impl Into<NatsOptions>, stream: impl AsRef<str>) -> Self {
         Self {
             server: server.into(),
+            stream: stream.as_ref().to_owned(),
             dead: format!("{}-dead", stream.as_ref()),
+            subject: None,
             opened: None,
             from: 1,
             end: u64::MAX,
@@ -68,31 +84,129 @@ impl JetStreamDeadLetters {
         self
     }
 
+    /// Sets the subject to which letters are put back, such as for letters of other programs. Some stream must contain this subject.
+    ///
+    /// # Default
+    /// The subject of each message, which must lie in the stream
+    pub fn putting_back_to(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
     async fn open(&mut self) -> Result<(Connection, Stream), SourceError> {
         if let Some((connection, stream)) = &self.opened {
             return Ok((connection.clone(), stream.clone()));
         }
         let connection = Connection::open(&self.server).await?;
         let stream = existing_stream(&connection, &self.dead).await?;
-        if !stream.cached_info().config.allow_direct {
-            return Err(fatal(
-                "opening the dead letters",
-                "their stream permits no direct access; set `allow_direct` by `nats stream edit --allow-direct`",
-            ));
-        }
         self.opened = Some((connection.clone(), stream.clone()));
         Ok((connection, stream))
     }
 
     /// Returns the id of the message that is put back for a letter.
-    fn copy_id(&self, letter: &StreamMessage) -> String {
-        let number = MessageNumber { sequence: letter.sequence, stored_at: letter.time.unix_timestamp_nanos() };
-        format!("{}/{number}", self.dead)
+    fn copy_id(&self, letter: &StoredMessage) -> String {
+        format!("{}/{}", self.dead, letter.number)
     }
 
     /// Returns the letter that `next` returned last.
-    fn listed(&self) -> Result<StreamMessage, SourceError> {
-        self.listed.clone().ok_or_else(|| fatal(PUTTING_BACK, "no dead letter was read; call `next` first"))
+    fn listed(&self) -> Result<&ListedLetter, SourceError> {
+        self.listed.as_ref().ok_or_else(|| fatal(PUTTING_BACK, "no dead letter was read; call `next` first"))
+    }
+
+    async fn count_all(&mut self) -> Result<u64, SourceError> {
+        let (_, stream) = self.open().await?;
+        let info = stream.get_info().await.map_err(|error| transient("counting the dead letters", error))?;
+        self.end = info.state.last_sequence;
+        self.from = self.from.max(info.state.first_sequence);
+        Ok(info.state.messages)
+    }
+
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        let (connection, _) = self.open().await?;
+        if self.from > self.end {
+            return Ok(None);
+        }
+        let read = StoredMessage::from(&connection, &self.dead, self.from, READING).await?;
+        let Some(mut message) = read.filter(|message| message.number.sequence <= self.end) else { return Ok(None) };
+        let sequence = message.number.sequence;
+        message.headers = without_control(message.headers);
+        let subject = original_subject(&message.headers).unwrap_or(&message.subject);
+        let mut delivery = message.delivery(subject, || self.copy_id(&message));
+        let original = self.original(&connection, &message).await?;
+        if let Some(original) = &original {
+            let whole = original.delivery(subject, String::new);
+            (delivery.body, delivery.headers) = (whole.body, whole.headers);
+        }
+        let letter = StoredLetter::at(sequence, delivery, letter(&message.headers));
+        self.from = sequence + 1;
+        self.listed = Some(ListedLetter { message, original });
+        Ok(Some(letter))
+    }
+
+    /// Reads the message that a letter refers to. Returns `None` if the letter is whole, or the message is gone.
+    async fn original(
+        &self,
+        connection: &Connection,
+        letter: &StoredMessage,
+    ) -> Result<Option<StoredMessage>, SourceError> {
+        match original_of(&letter.headers) {
+            Some((stream, number)) if stream == self.stream => {
+                let read = StoredMessage::from(connection, stream, number.sequence, READING).await?;
+                Ok(read.filter(|message| message.number == number))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the subject for the listed letter. A letter does not choose another stream.
+    async fn subject(&self, connection: &Connection) -> Result<String, SourceError> {
+        if let Some(subject) = &self.subject {
+            return Ok(subject.clone());
+        }
+        let Some(subject) = original_subject(&self.listed()?.message.headers) else {
+            let text =
+                "another program wrote the letter, and its subject is unknown; name a subject by `putting_back_to`";
+            return Err(refused(PUTTING_BACK, text));
+        };
+        let stream = existing_stream(connection, &self.stream).await?;
+        let mut patterns = stream.cached_info().config.subjects.iter();
+        if !patterns.any(|pattern| contains(pattern, subject)) || contains(&delayed_subjects(&self.stream), subject) {
+            let text = format!(
+                "its subject is not one of the stream `{}`; name a subject by `putting_back_to`, or discard the letter",
+                self.stream
+            );
+            return Err(refused(PUTTING_BACK, &text));
+        }
+        Ok(subject.to_owned())
+    }
+
+    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
+        self.listed()?;
+        let (connection, _) = self.open().await?;
+        let subject = self.subject(&connection).await?;
+        let ListedLetter { message, original } = self.listed()?;
+        let mut headers = HeaderWriter::default();
+        headers.put_back(&message.headers);
+        // Another redrive of this letter sends the same id.
+        headers.message_id(&self.copy_id(message));
+        let body = match original {
+            Some(original) => {
+                headers.append(&original.delivery(&subject, String::new).headers);
+                original.body.clone()
+            }
+            None if original_of(&message.headers).is_some() => {
+                let text = "the letter refers to a message that its stream no longer has; discard the letter";
+                return Err(refused(PUTTING_BACK, text));
+            }
+            None => message.body.clone(),
+        };
+        let sequence = message.number.sequence;
+        let publish = PublishMessage::build().headers(headers.0).payload(body.into());
+        let sent = confirmed(&connection.jetstream, &subject, publish).await;
+        let sent = sent.map_err(|error| copy_failure(PUTTING_BACK, error))?;
+        let is_removed = self.remove(sequence).await?;
+        // Both signs together: another redrive has sent and removed the letter.
+        Ok(is_removed || !sent.duplicate)
     }
 
     /// Removes a letter. Returns false if it is gone.
@@ -124,63 +238,20 @@ fn is_missing(refusal: &jetstream::Error) -> bool {
 #[async_trait]
 impl DeadLetters for JetStreamDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let (_, stream) = self.open().await?;
-        let info = stream.get_info().await.map_err(|error| transient("counting the dead letters", error))?;
-        self.end = info.state.last_sequence;
-        self.from = self.from.max(info.state.first_sequence);
-        Ok(info.state.messages)
+        answer_within("counting the dead letters", self.count_all()).await
     }
 
     async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        let (_, stream) = self.open().await?;
-        if self.from > self.end {
-            return Ok(None);
-        }
-        let mut message = match stream.direct_get_builder().sequence(self.from).next_by_subject(">").send().await {
-            Ok(message) => message,
-            Err(error) => match error.kind() {
-                DirectGetErrorKind::NotFound => return Ok(None),
-                _ => return Err(transient("reading the dead letters", error)),
-            },
-        };
-        if message.sequence > self.end {
-            return Ok(None);
-        }
-        self.from = message.sequence + 1;
-        message.headers = without_control(message.headers);
-        let origin = || self.copy_id(&message);
-        let subject = original_subject(&message.headers).unwrap_or(&message.subject);
-        let delivery = delivery(subject, message.sequence, Some(&message.headers), message.payload.to_vec(), origin);
-        let left = letter(&message.headers);
-        let letter = StoredLetter::at(message.sequence, delivery, left);
-        self.listed = Some(message);
-        Ok(Some(letter))
+        answer_within(READING, self.read_next()).await
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let message = self.listed()?;
-        let (connection, _) = self.open().await?;
-        let Some(subject) = original_subject(&message.headers) else {
-            return Err(fatal(
-                PUTTING_BACK,
-                "another program wrote the letter, and its subject is unknown; publish it yourself",
-            ));
-        };
-        let mut headers = HeaderWriter::default();
-        headers.put_back(&message.headers);
-        // Another redrive of this letter sends the same id.
-        headers.message_id(&self.copy_id(&message));
-        let publish = PublishMessage::build().headers(headers.0).payload(message.payload.clone());
-        let sent = confirmed(&connection.jetstream, subject, publish).await;
-        let sent = sent.map_err(|error| copy_failure(PUTTING_BACK, error))?;
-        let is_removed = self.remove(message.sequence).await?;
-        // Both signs together: another redrive has sent and removed the letter.
-        Ok(is_removed || !sent.duplicate)
+        answer_within(PUTTING_BACK, self.put_back_listed()).await
     }
 
     async fn discard(&mut self) -> Result<bool, SourceError> {
-        let message = self.listed()?;
-        self.remove(message.sequence).await
+        let sequence = self.listed()?.message.number.sequence;
+        answer_within("removing a dead letter", self.remove(sequence)).await
     }
 
     async fn close(&mut self) {

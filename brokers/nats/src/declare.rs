@@ -35,27 +35,25 @@ pub(crate) async fn create_stream(connection: &Connection, config: stream::Confi
     })
 }
 
-/// Creates the stream of the dead letters if it does not exist, and returns its subject.
+/// Creates the stream of the dead letters if it does not exist.
 pub(crate) async fn create_dead_letters(
     connection: &Connection,
     name: &str,
     replicas: usize,
-) -> Result<String, SourceError> {
-    let subject = dead_subject_of(name);
+) -> Result<Stream, SourceError> {
     let config = stream::Config {
         name: name.to_owned(),
-        subjects: vec![subject.clone()],
+        subjects: vec![dead_subject_of(name)],
         num_replicas: replicas,
-        // The client loses repeated headers of messages that it reads in another way.
+        // Other programs would lose repeated headers of messages that they read in another way.
         allow_direct: true,
         ..stream::Config::default()
     };
-    create_stream(connection, config).await?;
-    Ok(subject)
+    create_stream(connection, config).await
 }
 
 /// Returns the subject of a stream of dead letters that the adapter creates.
-fn dead_subject_of(name: &str) -> String {
+pub(crate) fn dead_subject_of(name: &str) -> String {
     format!("idempotent.dead.{name}")
 }
 

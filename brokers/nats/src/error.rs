@@ -66,10 +66,27 @@ pub(crate) fn is_undecided(refusal: &jetstream::Error) -> bool {
 /// Converts an error of publishing a copy of a message.
 pub(crate) fn copy_failure(doing: &str, error: PublishError) -> SourceError {
     let kind = match error.kind() {
+        PublishErrorKind::Refused if is_too_large(&error) => SourceErrorKind::Refused,
         PublishErrorKind::Refused => SourceErrorKind::Fatal,
         _ => SourceErrorKind::Transient,
     };
     SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
+}
+
+/// Creates an error for one dead letter, which others do not share.
+pub(crate) fn refused(doing: &str, remedy: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Refused, format!("{doing}: {remedy}"))
+}
+
+/// Returns whether the server or the stream refuses a message because of its size.
+fn is_too_large(error: &PublishError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<context::PublishError>());
+    cause.is_some_and(|cause| {
+        const SIZES: [ErrorCode; 2] =
+            [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
+        cause.kind() == context::PublishErrorKind::MaxPayloadExceeded
+            || refusal(cause).is_some_and(|refusal| SIZES.contains(&refusal.error_code()))
+    })
 }
 
 /// Converts the error of a request without an answer of JetStream.

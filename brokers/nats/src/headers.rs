@@ -1,15 +1,20 @@
 //! Mapping between the headers of NATS and the headers of a delivery.
 use std::str::FromStr;
 
+use async_nats::StatusCode;
 use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Delivery, Headers, Position};
 
+use crate::number::MessageNumber;
+
 /// The header in which producers set the id of a message. The server drops a message whose id it has seen within the duplicate
 /// window of the stream.
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// The beginning of the first line of headers, which may also contain a status.
+const VERSION: &str = "NATS/1.0";
 /// The prefix of headers that control the server.
 const CONTROL: &str = "Nats-";
 
@@ -31,6 +36,8 @@ const ENCODED: &str = "Idempotent-Encoded";
 const SUBJECT: &str = "Idempotent-Subject";
 const REASON: &str = "Idempotent-Reason";
 const LETTER: &str = "Idempotent-Letter";
+/// The message that a dead letter refers to, because its copy would be too large.
+const ORIGINAL: &str = "Idempotent-Original";
 const ATTEMPTS: &str = "Idempotent-Attempts";
 const FIRST_AT: &str = "Idempotent-First-At";
 const LAST_AT: &str = "Idempotent-Last-At";
@@ -82,9 +89,22 @@ impl HeaderWriter {
         }
     }
 
-    /// Appends the headers of a received message and the data of its dead letter.
+    /// Sets the message that a dead letter refers to.
+    pub(crate) fn original(&mut self, origin: &str) {
+        self.set(ORIGINAL, origin);
+    }
+
+    /// Returns the number of bytes that the headers take up in a message.
+    pub(crate) fn len(&self) -> usize {
+        let lines = self.0.iter().flat_map(|(name, values)| {
+            let name: &str = name.as_ref();
+            values.iter().map(|value| name.len() + value.as_str().len() + ": \r\n".len())
+        });
+        "NATS/1.0\r\n\r\n".len() + lines.sum::<usize>()
+    }
+
+    /// Sets the data of a dead letter.
     pub(crate) fn letter(&mut self, delivery: &Delivery, letter: &DeadLetter) {
-        self.append(&delivery.headers);
         self.business_key(delivery.business_key.as_deref());
         self.set(ID, delivery.id.as_deref().unwrap_or_default());
         self.set(SUBJECT, &delivery.position.source);
@@ -101,7 +121,7 @@ impl HeaderWriter {
 
     /// Copies the headers of a dead letter for the message that is put back.
     pub(crate) fn put_back(&mut self, letter: &HeaderMap) {
-        const LEFT_OUT: [&str; 5] = [SUBJECT, REASON, LETTER, ATTEMPTS, LAST_AT];
+        const LEFT_OUT: [&str; 6] = [SUBJECT, REASON, LETTER, ATTEMPTS, LAST_AT, ORIGINAL];
         for (name, values) in letter.iter().filter(|(name, _)| !LEFT_OUT.contains(&name.as_ref())) {
             for value in values {
                 self.0.append(name.clone(), value.clone());
@@ -114,6 +134,38 @@ impl HeaderWriter {
 fn plain(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let value = std::str::from_utf8(value).ok().filter(|value| value.trim() == *value)?;
     Some((HeaderName::from_str(name).ok()?, HeaderValue::from_str(value).ok()?))
+}
+
+/// Returns whether the client can represent these headers, as the server stores them.
+///
+/// The client also accepts a value of several lines, which is no message of the protocol.
+pub(crate) fn is_representable(stored: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(stored) else { return false };
+    let mut lines = text.lines();
+    let is_status = |line: &str| {
+        let status = line.strip_prefix(VERSION).map(|status| status.trim().split(' ').next().unwrap_or_default());
+        status.is_some_and(|status| status.is_empty() || status.parse::<StatusCode>().is_ok())
+    };
+    let is_header =
+        |line: &str| line.split_once(':').is_some_and(|(name, value)| plain(name, value.trim().as_bytes()).is_some());
+    lines.next().is_some_and(is_status) && lines.all(|line| line.is_empty() || is_header(line))
+}
+
+/// Parses headers as the server stores them: those that the client can represent, and the others. A line without a name in UTF-8 is a
+/// header with an empty name.
+pub(crate) fn parsed(stored: &[u8]) -> (HeaderMap, Headers) {
+    let (mut map, mut others) = (HeaderMap::new(), Headers::default());
+    let lines = stored.split(|byte| *byte == b'\n').skip(1).map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    for line in lines.filter(|line| !line.is_empty()) {
+        let parts = line.iter().position(|byte| *byte == b':').map(|at| (&line[..at], line[at + 1..].trim_ascii()));
+        let named = parts.and_then(|(name, value)| Some((std::str::from_utf8(name).ok()?, value)));
+        match named.map(|(name, value)| (name, value, plain(name, value))) {
+            Some((_, _, Some((name, value)))) => map.append(name, value),
+            Some((name, value, None)) => others.push(name, value),
+            None => others.push("", line),
+        }
+    }
+    (map, others)
 }
 
 fn is_reserved(name: &str) -> bool {
@@ -179,7 +231,7 @@ pub(crate) fn letter(headers: &HeaderMap) -> Option<DeadLetter> {
     Some(letter)
 }
 
-/// Removes the headers that the server adds to a message that is read without a consumer.
+/// Removes the headers that control the server.
 pub(crate) fn without_control(headers: HeaderMap) -> HeaderMap {
     let mut left = HeaderMap::new();
     for (name, values) in headers.iter().filter(|(name, _)| !name.to_string().starts_with(CONTROL)) {
@@ -190,7 +242,13 @@ pub(crate) fn without_control(headers: HeaderMap) -> HeaderMap {
     left
 }
 
-/// Returns the subject to which a dead letter is put back.
+/// Returns the message that a dead letter refers to: its stream and its number.
+pub(crate) fn original_of(headers: &HeaderMap) -> Option<(&str, MessageNumber)> {
+    let (stream, number) = headers.get(ORIGINAL)?.as_str().split_once('/')?;
+    Some((stream, MessageNumber::parse(number)?))
+}
+
+/// Returns the subject of the message of a dead letter.
 pub(crate) fn original_subject(headers: &HeaderMap) -> Option<&str> {
     headers.get(SUBJECT).map(HeaderValue::as_str)
 }
@@ -259,6 +317,7 @@ mod tests {
         (dead.attempts, dead.first_at, dead.deaths, dead.id) = (3, Timestamp(4), 2, Some("k:1".into()));
         let mut writer = HeaderWriter::default();
         writer.message_id("S/7/2");
+        writer.append(&received.headers);
         writer.letter(&received, &dead);
         assert_eq!(letter(&writer.0), Some(dead));
         assert_eq!(original_subject(&writer.0), Some("orders.eu"));

@@ -56,9 +56,11 @@ mod number;
 mod options;
 mod publisher;
 mod pulls;
+mod raw_message;
 mod retry_marks;
 mod settler;
 mod source;
+mod unreadable;
 
 pub use self::builder::JetStreamSourceBuilder;
 pub use self::dead_letters::JetStreamDeadLetters;

@@ -12,6 +12,14 @@ pub(crate) struct MessageNumber {
     pub(crate) stored_at: i128,
 }
 
+impl MessageNumber {
+    /// Parses the text of a number.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (sequence, stored_at) = text.split_once('-')?;
+        Some(Self { sequence: sequence.parse().ok()?, stored_at: stored_at.parse().ok()? })
+    }
+}
+
 impl fmt::Display for MessageNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.sequence, self.stored_at)

@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer::pull::BatchConfig;
 use async_nats::{HeaderMap, Message, StatusCode, Subject, Subscriber};
 use futures_util::{FutureExt, StreamExt};
 use idempotent_mq::SourceError;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::error::{fatal, transient};
@@ -17,7 +17,13 @@ const EXPIRES: Duration = Duration::from_secs(30);
 /// The interval at which the server shows that a pull request is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// The minimum time for which a lost connection counts. The server delivers a message that was lost with it again after `ack_wait`.
+const MEMORY: Duration = Duration::from_secs(60);
+
 /// The pull requests of one consumer, whose messages arrive in one inbox.
+///
+/// A client that cannot represent a message ends its connection, and the messages behind that one are lost with it until `ack_wait`
+/// ends. After repeated losses, each request is for one message, so that others arrive.
 #[derive(Debug)]
 pub(crate) struct Pulls {
     connection: Connection,
@@ -28,6 +34,45 @@ pub(crate) struct Pulls {
     requested: usize,
     /// Messages that arrived in a call that was dropped.
     arrived: VecDeque<Message>,
+    losses: Losses,
+}
+
+/// The connections that were lost while messages were on their way.
+#[derive(Debug)]
+struct Losses {
+    /// The time after which an earlier loss no longer counts. The server delivers the same messages again several times until then.
+    memory: Duration,
+    in_a_row: u32,
+    last: Option<Instant>,
+    /// True until [`Pulls::suspicion`] has reported the last loss.
+    is_new: bool,
+    /// True after the client itself has ended.
+    has_ended: bool,
+}
+
+/// The reason to search for a message that the client cannot represent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Suspicion {
+    /// The connection was lost this often.
+    Lost(u32),
+    /// The client has ended.
+    Ended,
+}
+
+impl Losses {
+    fn add(&mut self) {
+        self.in_a_row = if self.is_recent() { self.in_a_row.saturating_add(1) } else { 1 };
+        (self.last, self.is_new) = (Some(Instant::now()), true);
+    }
+
+    fn is_recent(&self) -> bool {
+        self.last.is_some_and(|last| last.elapsed() < self.memory)
+    }
+
+    /// Returns whether one loss followed another. A single one is a fault of the network.
+    fn are_suspicious(&self) -> bool {
+        self.in_a_row > 1 && self.is_recent()
+    }
 }
 
 /// The meaning of a message in the inbox.
@@ -43,10 +88,33 @@ enum Arrival {
 
 impl Pulls {
     pub(crate) async fn new(connection: Connection, consumer: PullConsumer) -> Result<Self, SourceError> {
+        let memory = MEMORY.max(consumer.cached_info().config.ack_wait * 4);
+        let losses = Losses { memory, in_a_row: 0, last: None, is_new: false, has_ended: false };
         let inbox = Subject::from(connection.client.new_inbox());
         let subscribed = connection.client.subscribe(inbox.clone()).await;
         let subscriber = subscribed.map_err(|error| transient("subscribing", error))?;
-        Ok(Self { connection, consumer, inbox, subscriber, requested: 0, arrived: VecDeque::new() })
+        Ok(Self { connection, consumer, inbox, subscriber, requested: 0, arrived: VecDeque::new(), losses })
+    }
+
+    /// Returns a reason to search for a message that the client cannot represent, once for each loss of the connection.
+    pub(crate) fn suspicion(&mut self) -> Option<Suspicion> {
+        let is_new = std::mem::take(&mut self.losses.is_new);
+        match self.losses.has_ended {
+            true => Some(Suspicion::Ended),
+            false => (is_new && self.losses.are_suspicious()).then_some(Suspicion::Lost(self.losses.in_a_row)),
+        }
+    }
+
+    /// Forgets the lost connections, because their cause is gone.
+    pub(crate) fn trust(&mut self) {
+        self.losses.in_a_row = 0;
+    }
+
+    /// Counts a lost connection, whose pull requests the server has forgotten.
+    fn lose(&mut self) {
+        if std::mem::take(&mut self.requested) > 0 {
+            self.losses.add();
+        }
     }
 
     /// Waits for messages, and returns at most `room` of them. Returns none after a change of the connection.
@@ -72,8 +140,9 @@ impl Pulls {
     async fn request(&mut self, room: usize) -> Result<(), SourceError> {
         if self.connection.losses.has_changed().unwrap_or(false) {
             self.connection.losses.mark_unchanged();
-            self.requested = 0;
+            self.lose();
         }
+        let room = if self.losses.are_suspicious() { 1 } else { room };
         let on_the_way = self.requested + self.arrived.len();
         if on_the_way > room / 2 {
             return Ok(());
@@ -96,12 +165,15 @@ impl Pulls {
                 biased;
                 next = timeout(HEARTBEAT * 2, self.subscriber.next()) => match next {
                     Ok(Some(message)) => self.arrive(message)?,
-                    Ok(None) => return Err(fatal("receiving", "the connection is closed")),
+                    Ok(None) => {
+                        self.losses.has_ended = true;
+                        return Ok(false);
+                    }
                     // The server has forgotten the request, or the connection is half open.
                     Err(_) => self.requested = 0,
                 },
                 // An error means that the client has ended, which the subscription reports, too.
-                _ = self.connection.losses.changed() => self.requested = 0,
+                _ = self.connection.losses.changed() => self.lose(),
             }
         }
         Ok(!self.arrived.is_empty())

@@ -47,6 +47,10 @@ pub(crate) struct JetStreamSettler {
     pub(crate) stream: Arc<str>,
     /// The subject of the dead letters.
     pub(crate) dead: Arc<str>,
+    /// The largest message that the stream of the dead letters accepts, or a negative number.
+    pub(crate) dead_limit: i32,
+    /// True if the stream keeps an acknowledged message.
+    pub(crate) keeps_settled: bool,
     pub(crate) marks: RetryMarks,
 }
 
@@ -112,19 +116,68 @@ impl JetStreamSettler {
         sent
     }
 
-    async fn dead_letter(
+    /// Returns this settler with another connection.
+    pub(crate) fn over(&self, connection: Connection) -> Self {
+        let (stream, dead, marks) = (self.stream.clone(), self.dead.clone(), self.marks.clone());
+        Self { connection, stream, dead, marks, ..*self }
+    }
+
+    pub(crate) async fn dead_letter(
         &self,
         delivery: &Delivery,
         tag: &JetStreamTag,
         letter: &DeadLetter,
     ) -> Result<(), SourceError> {
-        let mut headers = HeaderWriter::default();
-        // A copy that was sent before a crash has the same id, and the server drops this one.
-        headers.message_id(&format!("{}/{}/{}", self.stream, tag.number, letter.deaths));
-        headers.letter(delivery, letter);
-        let copy = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&delivery.body));
+        let (headers, body) = self.letter_that_fits(delivery, tag, letter);
+        let copy = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(body));
         let sent = confirmed(&self.connection.jetstream, &self.dead, copy).await;
         sent.map_err(|error| copy_failure("dead-lettering a message", error))?;
         self.ack(tag).await
     }
+
+    /// Returns the headers and the body of a dead letter. If a whole copy is larger than the server accepts, the letter refers to the
+    /// original, or lacks its headers if the server removes the original.
+    fn letter_that_fits<'a>(
+        &self,
+        delivery: &'a Delivery,
+        tag: &JetStreamTag,
+        letter: &DeadLetter,
+    ) -> (HeaderWriter, &'a [u8]) {
+        let limit = self.connection.client.max_payload();
+        let limit = usize::try_from(self.dead_limit).map_or(limit, |dead| limit.min(dead));
+        let writer = || {
+            let mut writer = HeaderWriter::default();
+            // A copy that was sent before a crash has the same id, and the server drops this one.
+            writer.message_id(&format!("{}/{}/{}", self.stream, tag.number, letter.deaths));
+            writer
+        };
+        let mut whole = writer();
+        whole.append(&delivery.headers);
+        whole.letter(delivery, letter);
+        if whole.len() <= MOST_HEADERS && whole.len() + delivery.body.len() <= limit {
+            return (whole, &delivery.body);
+        }
+        let origin = format!("{}/{}", self.stream, tag.number);
+        let (what, body) = match self.keeps_settled {
+            true => ("refers to its message", &[][..]),
+            false => ("lacks the headers of its message", &delivery.body[..]),
+        };
+        let mut short = letter.clone();
+        short.reason = format!(
+            "{}; a copy exceeds {limit} bytes, or {MOST_HEADERS} of headers, so this letter {what} {origin}",
+            letter.reason
+        )
+        .into();
+        tracing::warn!(target: "idempotent", message = %tag.number, stream = &*self.stream, limit,
+            "a copy of the message is larger than the server accepts; the dead letter {what}");
+        let mut headers = writer();
+        headers.letter(delivery, &short);
+        if self.keeps_settled {
+            headers.original(&origin);
+        }
+        (headers, body)
+    }
 }
+
+/// The most bytes of headers that a stream accepts.
+const MOST_HEADERS: usize = 65_535;

@@ -16,12 +16,14 @@ use crate::headers::delivery;
 use crate::number::MessageNumber;
 use crate::pulls::Pulls;
 use crate::settler::{JetStreamSettler, JetStreamTag};
+use crate::unreadable::UnreadableMessages;
 
 /// A source that reads a JetStream stream as one member of a durable pull consumer. See the [crate documentation](crate) for an
 /// example.
 pub struct JetStreamSource {
     settler: Arc<JetStreamSettler>,
     pulls: Pulls,
+    unreadable: UnreadableMessages,
     ack_wait: Duration,
 }
 
@@ -51,8 +53,13 @@ impl JetStreamSource {
         JetStreamSourceBuilder::new(server.into(), stream.into(), consumer.into())
     }
 
-    pub(crate) fn new(settler: JetStreamSettler, pulls: Pulls, ack_wait: Duration) -> Self {
-        Self { settler: Arc::new(settler), pulls, ack_wait }
+    pub(crate) fn new(
+        settler: JetStreamSettler,
+        pulls: Pulls,
+        unreadable: UnreadableMessages,
+        ack_wait: Duration,
+    ) -> Self {
+        Self { settler: Arc::new(settler), pulls, unreadable, ack_wait }
     }
 
     /// Converts messages, and reads the retry marks of redelivered messages.
@@ -110,6 +117,13 @@ impl Source for JetStreamSource {
     }
 
     async fn receive(&mut self, room: usize) -> Result<Received<JetStreamTag>, SourceError> {
+        if let Some(suspicion) = self.pulls.suspicion() {
+            let (error, is_solved) = self.unreadable.search(&self.settler, suspicion).await;
+            if is_solved {
+                self.pulls.trust();
+            }
+            return Err(error);
+        }
         let messages = self.pulls.next(room).await?;
         Ok(Received::Deliveries(self.deliveries(messages).await?))
     }

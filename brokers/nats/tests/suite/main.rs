@@ -11,4 +11,6 @@ mod publisher;
 mod redrive;
 mod security;
 mod setup;
+mod sizes;
+mod unreadable;
 mod world;

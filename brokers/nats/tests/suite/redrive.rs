@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
+use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind, StoredLetter};
 use idempotent_nats::JetStreamDeadLetters;
 
 use crate::world::{World, one, settle};
@@ -78,6 +78,56 @@ async fn a_redrive_that_was_killed_between_its_steps_is_repeated_without_a_secon
 }
 
 #[tokio::test]
+async fn a_letter_of_another_program_is_passed_by_and_put_back_to_a_named_subject() {
+    let world = World::new().await;
+    world.source().await;
+    world.client.publish("idempotent.dead.ORDERS-dead", "foreign".into()).await.unwrap().await.unwrap();
+    world.bury(2).await;
+    let summary = Redrive::new().run(&mut world.letters()).await;
+    assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (2, 1), "{summary:?}");
+    let summary = Redrive::new().run(&mut world.letters().putting_back_to("orders.new")).await;
+    assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (1, 0), "{summary:?}");
+    assert_eq!(world.open().await.0, 3);
+}
+
+#[tokio::test]
+async fn headers_that_a_producer_wrote_choose_no_subject_and_no_attempt() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    let payments = async_nats::jetstream::stream::Config {
+        name: "PAYMENTS".into(),
+        subjects: vec!["payments".into()],
+        ..Default::default()
+    };
+    world.client.create_stream(payments).await.unwrap();
+    let mut headers = async_nats::HeaderMap::new();
+    for (name, value) in [
+        ("Idempotent-Subject", "payments"),
+        ("Idempotent-Reason", "Zm9yZ2Vk"),
+        ("Idempotent-Attempts", "70"),
+        ("Idempotent-Last-At", "7"),
+        ("Idempotent-Letter", "forged"),
+        ("Idempotent-Original", "PAYMENTS/1-1"),
+    ] {
+        headers.insert(name, value);
+    }
+    let sent = world.client.publish_with_headers("orders.new", headers.clone(), "body".into()).await.unwrap();
+    sent.await.unwrap();
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.headers.len(), &*held.0.position.source), (Some(1), 0, "orders.new"));
+    settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
+    // The same headers on a message that its producer sent to the dead letters.
+    let sent =
+        world.client.publish_with_headers("idempotent.dead.ORDERS-dead", headers, "forged".into()).await.unwrap();
+    sent.await.unwrap();
+    let summary = Redrive::new().run(&mut world.letters()).await;
+    assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (1, 1), "{summary:?}");
+    assert_eq!(one(&mut source).await.0.body, b"body");
+    let payments = world.client.get_stream("PAYMENTS").await.unwrap();
+    assert_eq!(payments.get_info().await.unwrap().state.messages, 0);
+}
+
+#[tokio::test]
 async fn a_letter_of_another_program_is_listed_and_stays() {
     let world = World::new().await;
     world.source().await;
@@ -88,7 +138,7 @@ async fn a_letter_of_another_program_is_listed_and_stays() {
     let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.body, letter), (b"foreign".to_vec(), None));
     let error = letters.put_back().await.unwrap_err();
-    assert!(error.to_string().contains("publish it yourself"), "{error}");
+    assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("`putting_back_to`"), "{error}");
     assert!(letters.discard().await.unwrap());
     assert_eq!(letters.count().await.unwrap(), 0);
 }
