@@ -45,6 +45,11 @@ pub fn problem_code(kind: ProblemKind) -> Code {
     }
 }
 
+/// The text of a key that was used with another message.
+const KEY_REUSED: &str = "this key was used for a call with another message; to repeat that call, send the bytes that were \
+                          sent first; another encoding or compression makes another message unless the service compares \
+                          fields (`GrpcLayer::compare`); only a new operation needs a new key";
+
 /// Converts a problem into a status. `key` is the metadata entry of the key.
 pub(crate) fn problem_status(problem: &Problem, key: &HeaderName) -> Status {
     let kind = problem.kind();
@@ -52,6 +57,7 @@ pub(crate) fn problem_status(problem: &Problem, key: &HeaderName) -> Status {
         ProblemKind::MissingKey => {
             format!("this call needs the metadata entry `{key}`; send a new key for each new operation")
         }
+        ProblemKind::KeyReused => KEY_REUSED.to_owned(),
         _ => problem.text().to_owned(),
     };
     let mut details = error_info(kind.code(), kind.is_retryable());

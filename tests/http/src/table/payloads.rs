@@ -9,6 +9,19 @@ use crate::{Ask, Row, Step};
 const REUSED: crate::Expected = Problem(422, "key-reused");
 const TOO_LARGE: crate::Expected = Problem(413, "body-too-large");
 
+/// `{"x":1,"y":2}` by gzip.
+const GZIP: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x01\x0d\x00\xf2\xff{\"x\":1,\"y\":2}^\x92\xca\x0d\x0d\x00\x00\x00";
+
+/// Returns an order whose body is a form, with this boundary and these values of its fields.
+fn form(boundary: &str, values: &[&str]) -> Ask {
+    let field = |value: &&str| {
+        format!("--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n{value}\r\n")
+    };
+    let body = values.iter().map(field).chain([format!("--{boundary}--\r\n")]).collect::<String>();
+    order("a").header("content-type", format!("multipart/form-data; boundary=\"{boundary}\"")).body(body)
+}
+
 pub(super) fn rows() -> Vec<Row> {
     let binary: Vec<u8> = (0..=255).collect();
     vec![
@@ -31,13 +44,39 @@ pub(super) fn rows() -> Vec<Row> {
             vec![(order("a").body("hello world"), Ran(1)), (order("a").body("hello world").chunked(4), Replayed(1))],
         ),
         row(
+            "another order of JSON fields and another compression are rejected by default",
+            layer(),
+            1,
+            vec![
+                (order("a").body(r#"{"x":1,"y":2}"#), Ran(1)),
+                (order("a").body(r#"{"y":2,"x":1}"#), REUSED),
+                (order("a").header("content-encoding", "gzip").body(GZIP), REUSED),
+            ],
+        ),
+        row(
+            "a form with another multipart boundary is the same request",
+            layer(),
+            1,
+            vec![
+                (form("----one", &["tea", "2"]), Ran(1)),
+                (form("two", &["tea", "2"]), Replayed(1)),
+                (form("three", &["tea", "2"]).chunked(7), Replayed(1)),
+                (form("two", &["tea", "3"]), REUSED),
+                (form("two", &["2", "tea"]), REUSED),
+                (form("two", &["tea", "2", ""]), REUSED),
+                (form("two", &["tea"]), REUSED),
+            ],
+        ),
+        row(
             "the JSON value can be compared, without some fields",
             layer().payload(PayloadCheck::canonical_json().exclude("/at")),
-            1,
+            2,
             vec![
                 (order("a").body(r#"{"x":1,"y":2,"at":3}"#), Ran(1)),
                 (order("a").body(r#"{ "y": 2, "x": 1, "at": 4 }"#), Replayed(1)),
                 (order("a").body(r#"{"x":1,"y":3}"#), REUSED),
+                (form("one", &["tea"]).key(b"b"), Ran(2)),
+                (form("two", &["tea"]).key(b"b"), Replayed(2)),
             ],
         ),
         row(

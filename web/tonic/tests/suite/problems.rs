@@ -38,7 +38,13 @@ async fn a_duplicate_of_a_running_call_is_aborted_with_a_delay() {
 async fn a_key_of_another_message_is_refused() {
     let world = World::new().await;
     world.pay("a", "tea").await.unwrap();
-    expect(&world.pay("a", "coffee").await.unwrap_err(), Code::FailedPrecondition, "KEY_REUSED", false);
+    let refused = world.pay("a", "coffee").await.unwrap_err();
+    expect(&refused, Code::FailedPrecondition, "KEY_REUSED", false);
+    let place = |text: &str| refused.message().find(text).unwrap_or_else(|| panic!("`{text}` is not in: {refused:?}"));
+    assert!(
+        place("send the bytes that were sent first") < place("new key")
+            && place("`GrpcLayer::compare`") < place("new key")
+    );
     assert_eq!(world.shop.runs(), 1);
 }
 

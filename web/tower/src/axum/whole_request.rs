@@ -8,7 +8,7 @@ use idempotent_core::Fingerprint;
 use crate::request::payload;
 
 /// The body of a request as the extractor `B` reads it, and the fingerprint of the whole request: method, path, query
-/// and the bytes of the body. With `fingerprint = request`, the same key with any other request is rejected with 422,
+/// and the bytes of the body, without the boundary of a multipart body. With `fingerprint = request`, the same key with any other request is rejected with 422,
 /// as inside an [`IdempotencyLayer`](crate::IdempotencyLayer). A field of the body that the type does not know counts
 /// as well.
 ///

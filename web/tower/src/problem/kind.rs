@@ -125,7 +125,11 @@ impl ProblemKind {
                 "This request failed before in a way that no retry mends. A new attempt needs a new key."
             }
             Self::BodyTooLarge => "The body is larger than this route takes. Nothing was done.",
-            Self::KeyReused => "This key was used for another request. A new request needs a new key.",
+            Self::KeyReused => {
+                "This key was used for a request with another body, query or path. To repeat that request, send it as it \
+                 was sent first. Another compression makes another body, and so does another order of JSON fields unless \
+                 the service compares values (`canonical_json`). Only a new operation needs a new key."
+            }
             Self::HandlerPanicked => "The request failed. It may be tried again with the same key.",
             Self::Misconfigured => "The service is not set up for this request; its log says why.",
             Self::StoreUnavailable => "The request was not handled. Try again later with the same key.",

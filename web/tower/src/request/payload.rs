@@ -8,6 +8,7 @@ use http::request::Parts;
 use idempotent_core::{Fingerprint, Fingerprinter};
 use serde_json::Value;
 
+use crate::request::multipart::{self, boundary};
 use crate::request::unambiguous_json::unambiguous;
 
 type FingerprintFn = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync;
@@ -16,7 +17,8 @@ type FingerprintFn = dyn Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync
 /// request.
 ///
 /// Method, path and query always count. Headers never do, because tracing headers differ between attempts. Path and
-/// query are as the client sent them, even inside axum's `nest`.
+/// query are as the client sent them, even inside axum's `nest`. The body counts as it was sent: the same content with another
+/// `Content-Encoding` is another body.
 #[derive(Clone)]
 #[must_use]
 pub struct PayloadCheck(CheckKind);
@@ -31,13 +33,16 @@ enum CheckKind {
 
 impl PayloadCheck {
     /// Compares the bytes of the body, regardless of how they were split into frames. This is the default.
+    ///
+    /// Of a multipart body, such as a form with files, compares the bytes of each part with its headers. The boundary between
+    /// parts does not count, because a client chooses another one for each attempt.
     pub fn bytes() -> Self {
         Self(CheckKind::Bytes)
     }
 
-    /// Compares the JSON value of the body, regardless of white space and the order of fields. The bytes count instead
-    /// if the body is not JSON, or if parsers could read it differently. Examples of the latter are duplicate field
-    /// names and numbers with more than 15 digits.
+    /// Compares the JSON value of the body, regardless of white space and the order of fields. If the body is not JSON, or
+    /// if parsers could read it differently, it is compared as with [`bytes`](Self::bytes). Examples of the latter are
+    /// duplicate field names and numbers with more than 15 digits.
     pub fn canonical_json() -> Self {
         Self(CheckKind::Json(Arc::from([])))
     }
@@ -72,8 +77,8 @@ impl PayloadCheck {
     /// Starts a fingerprint that the body extends as it arrives, if the check supports that.
     pub(crate) fn begin(&self, parts: &Parts) -> Option<Fingerprinter> {
         match self.0 {
-            CheckKind::Bytes => Some(of_head(parts)),
-            CheckKind::Json(_) | CheckKind::By(_) | CheckKind::Off => None,
+            CheckKind::Bytes if boundary(&parts.headers).is_none() => Some(of_head(parts)),
+            CheckKind::Bytes | CheckKind::Json(_) | CheckKind::By(_) | CheckKind::Off => None,
         }
     }
 
@@ -87,7 +92,8 @@ impl PayloadCheck {
                 all.push(own.to_bytes());
                 all.finish()
             }),
-            (CheckKind::Bytes | CheckKind::Off, None) => Some(of_target(parts)),
+            (CheckKind::Bytes, None) => Some(of_bytes(parts, body)),
+            (CheckKind::Off, None) => Some(of_target(parts)),
         }
     }
 }
@@ -109,11 +115,21 @@ pub(crate) fn of_target(parts: &Parts) -> Fingerprint {
 }
 
 /// Returns the fingerprint of method, path, query and body.
-#[cfg(feature = "axum")]
 pub(crate) fn of_bytes(parts: &Parts, body: &Bytes) -> Fingerprint {
     let mut all = of_head(parts);
-    all.push(body);
+    push_body(&mut all, parts, body);
     all.finish()
+}
+
+/// Appends the bytes of a body, or those of each part of a multipart body.
+fn push_body(all: &mut Fingerprinter, head: &Parts, body: &Bytes) {
+    match boundary(&head.headers).and_then(|boundary| multipart::parts(body, boundary)) {
+        Some(parts) => {
+            all.part("multipart");
+            parts.into_iter().for_each(|part| all.part(part));
+        }
+        None => all.push(body),
+    }
 }
 
 /// Starts a fingerprint with method, path and query.
@@ -148,7 +164,7 @@ fn of_json(parts: &Parts, body: &Bytes, excluded: &[Box<str>]) -> Fingerprint {
         }
         None => {
             all.push([0]);
-            all.push(body);
+            push_body(&mut all, parts, body);
         }
     }
     all.finish()

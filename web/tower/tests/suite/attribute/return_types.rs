@@ -154,9 +154,9 @@ async fn the_codec_for_axum_json_stores_the_value_and_the_error_type_reports_rej
 
 #[test]
 fn a_problem_is_an_error_with_its_code_and_detail() {
-    let error = ApiError::from(Rejection::Mismatch);
-    let told = "key-reused: This key was used for another request. A new request needs a new key.";
+    let error = ApiError::from(Rejection::UnknownToken);
+    let told = "unknown-token: The token was not issued to this caller, or its time is over. Ask for a new one.";
     assert_eq!(error.to_string(), told);
-    let boxed: Box<dyn std::error::Error + Send + Sync> = Problem::new(ProblemKind::KeyReused).into();
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Problem::new(ProblemKind::UnknownToken).into();
     assert_eq!(boxed.to_string(), told);
 }

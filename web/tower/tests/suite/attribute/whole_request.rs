@@ -46,6 +46,34 @@ async fn the_same_key_with_another_query_path_field_or_byte_is_rejected() {
     app.assert_runs(1);
 }
 
+#[idempotent(scene = rest, scope = "form", key = key, tenant = (), fingerprint = request, with = app, reply = Http, crate = ::idempotent_core)]
+async fn form(
+    State(app): State<App>,
+    key: IdempotencyKey,
+    WholeRequest(body, request): WholeRequest<Bytes>,
+) -> impl IntoResponse {
+    app.ran();
+    body
+}
+
+#[tokio::test]
+async fn a_form_with_another_multipart_boundary_is_the_same_request() {
+    let app = App::new();
+    let service = at(&app, "/orders", form);
+    let by = async |boundary: &str, value: &str| {
+        let body =
+            format!("--{boundary}\r\nContent-Disposition: form-data; name=a\r\n\r\n{value}\r\n--{boundary}--\r\n");
+        let mut request = request("/orders", "k", body);
+        let kind = format!("multipart/form-data; boundary={boundary}").parse().unwrap();
+        request.headers_mut().insert("content-type", kind);
+        send(&service, request).await
+    };
+    let first = by("one", "tea").await;
+    by("two", "tea").await.assert_replays(&first);
+    by("two", "cup").await.assert_problem(422, "key-reused");
+    app.assert_runs(1);
+}
+
 #[tokio::test]
 async fn a_body_is_rejected_as_without_the_extractor_and_limits_apply() {
     let app = App::new();

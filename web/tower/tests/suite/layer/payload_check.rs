@@ -154,6 +154,19 @@ async fn another_payload_is_rejected_before_a_duplicate_in_flight() {
 }
 
 #[tokio::test]
+async fn a_mismatch_advises_to_repeat_the_request_before_it_advises_a_new_key() {
+    let world = World::new();
+    let shop = world.shop();
+    order_by("a").body(r#"{"sku":"tea","qty":2}"#).send(&shop).await.ran(1);
+    let refused = order_by("a").body(r#"{"qty":2,"sku":"tea"}"#).send(&shop).await;
+    let told = refused.problem(422, "key-reused").told();
+    let detail = told["detail"].as_str().unwrap();
+    let place = |text: &str| detail.find(text).unwrap_or_else(|| panic!("`{text}` is not in: {detail}"));
+    assert!(place("send it as it was sent first") < place("new key"));
+    assert!(place("compression") < place("new key") && place("`canonical_json`") < place("new key"));
+}
+
+#[tokio::test]
 async fn the_status_of_a_mismatch_is_configurable() {
     let world = World::new();
     let layer = world.layer().problem_response(|problem| {
