@@ -57,7 +57,7 @@ impl CallRules {
     /// Decides by the head of a request.
     pub(crate) fn treatment(&self, head: &Parts) -> Treatment {
         let path = head.uri.path();
-        if self.passed.contains(path) {
+        if self.passes(path) {
             return Treatment::PassThrough;
         }
         // The services inside check neither the HTTP method nor the content type before they run a method.
@@ -85,6 +85,13 @@ impl CallRules {
             (true, true) => Treatment::Handle(StreamPolicy::Refuse),
             (true, false) => Treatment::Handle(self.streams),
         }
+    }
+
+    /// Returns whether all requests for this path pass through. A method can pass through whose service requires a key. Any other
+    /// path that both settings name is an error of the settings, and its calls are refused.
+    fn passes(&self, path: &str) -> bool {
+        let is_exception = !self.key_required.has_method(path) && self.passed.has_method(path);
+        is_exception || (self.passed.has_service(path) && !self.key_required.contains(path))
     }
 
     /// Returns the problems of the settings.

@@ -12,8 +12,18 @@ impl MethodSet {
 
     /// Returns whether the set contains the method of this path, or all methods of its service.
     pub(crate) fn contains(&self, path: &str) -> bool {
-        let of_service = || path.rsplit_once('/').is_some_and(|(service, _)| self.0.contains(&*format!("{service}/*")));
-        !self.0.is_empty() && (self.0.contains(path) || of_service())
+        self.has_method(path) || self.has_service(path)
+    }
+
+    /// Returns whether the set contains the method of this path.
+    pub(crate) fn has_method(&self, path: &str) -> bool {
+        self.0.contains(path)
+    }
+
+    /// Returns whether the set contains all methods of the service of this path.
+    pub(crate) fn has_service(&self, path: &str) -> bool {
+        let service = path.rsplit_once('/').filter(|_| !self.0.is_empty());
+        service.is_some_and(|(service, _)| self.0.contains(&*format!("{service}/*")))
     }
 
     /// Returns the entries that name no method, in order.

@@ -4,10 +4,10 @@ use std::time::Duration;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_tonic::GrpcLayer;
 use idempotent_tower::{KeyRules, Principal};
-use tonic::Code;
+use tonic::{Code, Request};
 use tonic_types::StatusExt;
 
-use crate::support::World;
+use crate::support::{World, payment, with_key};
 
 fn check(set: impl FnOnce(GrpcLayer) -> GrpcLayer) -> String {
     let layer = set(GrpcLayer::new(Executor::new(MemoryStore::new()), Principal::none()));
@@ -50,4 +50,22 @@ async fn a_layer_with_invalid_settings_refuses_calls_with_a_key() {
     assert_eq!((status.code(), world.shop.runs()), (Code::Internal, 0));
     assert_eq!(status.get_error_details().error_info().unwrap().reason, "MISCONFIGURED");
     assert!(!status.message().contains("shop.Orders"), "the log has the cause: {status:?}");
+}
+
+#[tokio::test]
+async fn a_method_that_both_requires_a_key_and_passes_through_is_refused() {
+    for (required, passed) in [
+        ("/shop.Orders/Pay", "/shop.Orders/Pay"),
+        ("/shop.Orders/Pay", "/shop.Orders/*"),
+        ("/shop.Orders/*", "/shop.Orders/*"),
+    ] {
+        let world = World::with(|layer| layer.require_key([required]).pass_through([passed])).await;
+        for request in [Request::new(payment("tea")), with_key("a", payment("tea"))] {
+            assert_eq!(world.send(request).await.unwrap_err().code(), Code::Internal, "{required}, {passed}");
+        }
+        assert_eq!(world.shop.runs(), 0);
+    }
+    // A method is an exception of its service.
+    let world = World::with(|layer| layer.require_key(["/shop.Orders/*"]).pass_through(["/shop.Orders/Pay"])).await;
+    assert_eq!(world.send(Request::new(payment("tea"))).await.unwrap().get_ref().run, 1);
 }
