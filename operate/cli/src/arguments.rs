@@ -60,7 +60,7 @@ Examples:
   idempotent doctor --fail-on warn
   idempotent order show --scene mq --scope entries --part acc-4
   idempotent dead list --queue amqp://localhost/shop --name orders
-  idempotent dead redrive --queue amqp://localhost/shop --name orders --id m-17 --let-go --reason 'stock corrected'
+  idempotent dead redrive --queue amqp://localhost/shop --name orders --message-id m-17 --limit 1 --let-go --reason 'stock corrected'
   idempotent outbox status --outbox postgres://localhost/shop";
 
 /// The options of every command.

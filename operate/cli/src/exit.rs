@@ -31,7 +31,7 @@ exits! {
     Usage = 2, "wrong arguments, or an invalid URL";
     Findings = 3, "a check failed, or migrations are missing";
     Absent = 4, "the key, the letter or the message is absent";
-    Unfit = 5, "the record is unreadable, or the schema does not fit";
+    Unfit = 5, "a record is unreadable, a letter cannot be changed, or the schema does not fit";
     Refused = 6, "refused, and nothing was changed";
     Unreachable = 7, "the store or the queue cannot be reached, or the time of `--timeout` is over";
     Denied = 8, "the store or the queue denies the access";

@@ -39,7 +39,8 @@ pub struct AuditEntry {
     pub action: String,
     /// The URL of the store, of the queue or of the outbox, with masked passwords.
     pub target: String,
-    /// The storage key, the selection of dead letters, or the id of a dead letter or of a message of an outbox.
+    /// The storage key, the selection of dead letters, the [names](crate::LetterSummary::subject) of a dead letter, or the id of a
+    /// message of an outbox.
     pub subject: String,
     /// The fencing number that the author saw, or 0 for a dead letter without a key.
     pub fencing: u64,

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery};
+use idempotent_mq::{DeadLetter, LetterId, StoredLetter};
 use serde::{Deserialize, Serialize};
 
 use crate::summary::date;
@@ -16,9 +16,11 @@ use crate::summary::date;
 pub struct LetterSummary {
     /// The position in the listing, from 1 for the first letter on. It changes when an earlier letter is put back.
     pub position: u64,
-    /// The id of the message, if it has one.
+    /// The name of the letter, by its place and its death.
+    pub id: String,
+    /// The id of the message, if it has one. Several letters may have one message id.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub message_id: Option<String>,
     /// The storage key, if the key failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -43,18 +45,30 @@ pub struct LetterSummary {
 impl LetterSummary {
     /// Describes a letter at this position.
     #[must_use]
-    pub fn new(position: u64, delivery: &Delivery, letter: Option<&DeadLetter>) -> Self {
+    pub fn new(position: u64, stored: &StoredLetter) -> Self {
+        let (delivery, letter) = (&stored.delivery, stored.letter.as_ref());
         let key = letter.and_then(DeadLetter::key);
         Self {
             position,
-            id: delivery.id.clone(),
+            id: stored.id.to_string(),
+            message_id: delivery.id.clone(),
             fencing: key.as_ref().map(|(_, fencing)| fencing.0),
             key: key.map(|(key, _)| key.as_str().to_owned()),
             died_at: letter.map(|letter| date(letter.last_at)),
             reason: letter.map(|letter| letter.reason.to_string()),
             attempts: letter.map(|letter| letter.attempts),
-            deaths: deaths(delivery, letter),
+            deaths: deaths(stored),
             body_bytes: delivery.body.len(),
+        }
+    }
+
+    /// Returns the names of the letter in the audit log: its id, and the key or the message to which it belongs.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match (&self.key, &self.message_id) {
+            (Some(key), _) => format!("{} of key {key}", self.id),
+            (None, Some(message)) => format!("{} of message {message}", self.id),
+            (None, None) => self.id.clone(),
         }
     }
 }
@@ -65,8 +79,10 @@ impl LetterSummary {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LetterFilter {
-    /// The ids: that of a message, or `KEY:FENCING` of a letter whose key failed. Empty for any.
-    pub ids: BTreeSet<String>,
+    /// The ids of the letters. Empty for any.
+    pub ids: BTreeSet<LetterId>,
+    /// The id of the message. Several letters may have the same one.
+    pub message_id: Option<String>,
     /// A part of the reason.
     pub cause: Option<String>,
     /// The end of the time of death. The letter died before it.
@@ -84,10 +100,11 @@ pub struct LetterFilter {
 impl LetterFilter {
     /// Returns whether the filter selects a letter.
     #[must_use]
-    pub fn matches(&self, delivery: &Delivery, letter: Option<&DeadLetter>) -> bool {
-        let deaths = deaths(delivery, letter);
-        let has = |condition: &dyn Fn(&DeadLetter) -> bool| letter.is_some_and(condition);
-        (self.ids.is_empty() || self.names(delivery, letter))
+    pub fn matches(&self, stored: &StoredLetter) -> bool {
+        let deaths = deaths(stored);
+        let has = |condition: &dyn Fn(&DeadLetter) -> bool| stored.letter.as_ref().is_some_and(condition);
+        (self.ids.is_empty() || self.ids.contains(&stored.id))
+            && self.message_id.as_ref().is_none_or(|id| stored.delivery.id.as_ref() == Some(id))
             && self.cause.as_ref().is_none_or(|cause| has(&|letter| letter.reason.contains(cause.as_str())))
             && self.died_before.is_none_or(|end| has(&|letter| letter.last_at < end))
             && self.died_after.is_none_or(|start| has(&|letter| letter.last_at >= start))
@@ -95,57 +112,59 @@ impl LetterFilter {
             && self.min_deaths.is_none_or(|least| deaths >= least)
             && self.max_deaths.is_none_or(|most| deaths <= most)
     }
-
-    fn names(&self, delivery: &Delivery, letter: Option<&DeadLetter>) -> bool {
-        let ids = [delivery.id.as_ref(), letter.and_then(|letter| letter.id.as_ref())];
-        ids.into_iter().flatten().any(|id| self.ids.contains(id))
-    }
 }
 
 /// Returns the number of deaths, including this one.
-fn deaths(delivery: &Delivery, letter: Option<&DeadLetter>) -> u32 {
-    letter.map_or(delivery.deaths.saturating_add(1), |letter| letter.deaths)
+fn deaths(stored: &StoredLetter) -> u32 {
+    stored.letter.as_ref().map_or(stored.delivery.deaths.saturating_add(1), |letter| letter.deaths)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use idempotent_mq::Position;
+    use idempotent_mq::{Delivery, Position};
 
     use super::*;
 
     const KEY: &str = "shop:mq:orders:{Pv_mJFCxQoKrWCJDVdincw}";
 
-    fn letter() -> (Delivery, DeadLetter) {
+    fn stored() -> StoredLetter {
         let delivery = Delivery::new(Position::of("orders"), b"secret".to_vec()).id("m-17").header("trace", "secret");
         let mut letter = DeadLetter::because("no stock", Timestamp(1_795_187_175_000_000));
         (letter.id, letter.attempts, letter.deaths) = (Some(format!("{KEY}:7")), 17, 2);
-        (delivery, letter)
+        StoredLetter::new("0/3@9".into(), delivery, Some(letter))
     }
 
     #[test]
     fn a_letter_is_described_without_its_body_and_its_headers() {
-        let (delivery, letter) = letter();
-        let json = serde_json::to_value(LetterSummary::new(3, &delivery, Some(&letter))).unwrap();
+        let mut stored = stored();
+        let summary = LetterSummary::new(3, &stored);
+        assert_eq!(summary.subject(), format!("0/3@9 of key {KEY}"));
+        let json = serde_json::to_value(summary).unwrap();
         let expected = serde_json::json!({
-            "position": 3, "id": "m-17", "key": KEY, "fencing": 7, "died_at": "2026-11-20T15:06:15.000Z",
+            "position": 3, "id": "0/3@9", "message_id": "m-17", "key": KEY, "fencing": 7, "died_at": "2026-11-20T15:06:15.000Z",
             "reason": "no stock", "attempts": 17, "deaths": 2, "body_bytes": 6,
         });
         assert_eq!(json, expected);
-        let foreign = serde_json::to_value(LetterSummary::new(1, &delivery, None)).unwrap();
-        assert_eq!(foreign, serde_json::json!({ "position": 1, "id": "m-17", "deaths": 1, "body_bytes": 6 }));
+        stored.letter = None;
+        let foreign = LetterSummary::new(1, &stored);
+        assert_eq!(foreign.subject(), "0/3@9 of message m-17");
+        let expected =
+            serde_json::json!({ "position": 1, "id": "0/3@9", "message_id": "m-17", "deaths": 1, "body_bytes": 6 });
+        assert_eq!(serde_json::to_value(foreign).unwrap(), expected);
     }
 
     #[test]
     fn each_condition_selects_by_its_own_field() {
-        let (delivery, letter) = letter();
-        let at = letter.last_at;
+        let mut stored = stored();
+        let at = stored.letter.as_ref().unwrap().last_at;
         let later = Timestamp(at.0 + 1);
         type Set = fn(&mut LetterFilter, bool, (Timestamp, Timestamp));
-        let conditions: [(&str, Set); 7] = [
+        let conditions: [(&str, Set); 8] = [
             ("id", |filter, fits, _| {
-                filter.ids.insert(if fits { "m-17".into() } else { "m-1".into() });
+                filter.ids.insert(if fits { "0/3@9".into() } else { "0/3@8".into() });
             }),
+            ("message", |filter, fits, _| filter.message_id = Some(if fits { "m-17".into() } else { "m-1".into() })),
             ("cause", |filter, fits, _| filter.cause = Some(if fits { "stock".into() } else { "Stock".into() })),
             ("before", |filter, fits, (at, later)| filter.died_before = Some(if fits { later } else { at })),
             ("after", |filter, fits, (at, later)| filter.died_after = Some(if fits { at } else { later })),
@@ -157,11 +176,10 @@ mod tests {
             for fits in [true, false] {
                 let mut filter = LetterFilter::default();
                 set(&mut filter, fits, (at, later));
-                assert_eq!(filter.matches(&delivery, Some(&letter)), fits, "{name}");
+                assert_eq!(filter.matches(&stored), fits, "{name}");
             }
         }
-        let ids = BTreeSet::from([format!("{KEY}:7")]);
-        assert!(LetterFilter { ids, ..LetterFilter::default() }.matches(&delivery, Some(&letter)));
-        assert!(LetterFilter::default().matches(&delivery, None));
+        stored.letter = None;
+        assert!(LetterFilter::default().matches(&stored));
     }
 }

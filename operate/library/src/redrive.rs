@@ -1,10 +1,11 @@
 //! Redrives and removals of dead letters, recorded in an audit log.
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idempotent_core::Settled;
-use idempotent_mq::{DeadLetters, Redrive, RedriveResult, RedriveStep, RedriveSummary};
+use idempotent_mq::{DeadLetters, LetterId, Redrive, RedriveResult, RedriveStep, RedriveSummary};
 
 use crate::audit::write_result;
 use crate::{AuditEntry, AuditSink, LetterFilter, LetterSummary, OperateError};
@@ -20,6 +21,20 @@ pub struct RedriveOutcome {
     pub letters: Vec<(LetterSummary, String)>,
     /// The error of the audit log that ended the redrive early. The last letter has changed, and its result is not recorded.
     pub audit_failed: Option<io::Error>,
+}
+
+impl RedriveOutcome {
+    /// Returns the ids of the filter that no letter had. Empty if the change ended early: the rest was not read. After
+    /// [unread](RedriveSummary::unread) letters, another reader may hold them.
+    #[must_use]
+    pub fn missing(&self, filter: &LetterFilter) -> BTreeSet<LetterId> {
+        let summary = &self.summary;
+        if summary.failed.is_some() || summary.is_stopped || self.audit_failed.is_some() {
+            return BTreeSet::new();
+        }
+        let found: BTreeSet<_> = self.letters.iter().map(|(letter, _)| letter.id.as_str().into()).collect();
+        filter.ids.difference(&found).cloned().collect()
+    }
 }
 
 /// Puts dead letters of a queue back or removes them, and records each change in an audit log.
@@ -102,9 +117,7 @@ impl Redriver {
         self.audit.write(&intent).map_err(OperateError::Audit)?;
         let (audit, whole) = (self.audit.clone(), intent.clone());
         let outcome = collect(redrive, filter, letters, move |letter, outcome| {
-            let subject = letter.key.as_ref().or(letter.id.as_ref());
-            let subject = subject.cloned().unwrap_or_else(|| format!("letter {}", letter.position));
-            let fencing = letter.fencing.unwrap_or_default();
+            let (subject, fencing) = (letter.subject(), letter.fencing.unwrap_or_default());
             observe(usize::try_from(letter.position).unwrap_or(usize::MAX));
             audit.write(&AuditEntry { subject, fencing, ..intent.result(outcome.to_owned()) })
         });
@@ -127,11 +140,10 @@ async fn collect(
     let stop = has_failed.clone();
     let redrive = redrive
         .stop_if(move || stop.load(Ordering::Relaxed))
-        .only(move |letter| filter.matches(&letter.delivery, letter.letter.as_ref()))
+        .only(move |letter| filter.matches(letter))
         .on_each(move |step| {
             let mut collected = into.lock().unwrap_or_else(PoisonError::into_inner);
-            let letter =
-                LetterSummary::new(collected.0.len() as u64 + 1, &step.letter.delivery, step.letter.letter.as_ref());
+            let letter = LetterSummary::new(collected.0.len() as u64 + 1, step.letter);
             let outcome = outcome(step);
             if let Err(error) = record(&letter, &outcome) {
                 has_failed.store(true, Ordering::Relaxed);
@@ -177,7 +189,10 @@ fn outcome(step: &RedriveStep<'_>) -> String {
 mod tests {
 
     use idempotent_core::Timestamp;
-    use idempotent_mq::{DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source};
+    use idempotent_mq::{
+        DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source, SourceError, SourceErrorKind,
+        StoredLetter,
+    };
 
     use super::*;
     use crate::audit::MemoryAudit;
@@ -254,6 +269,57 @@ mod tests {
             assert!(matches!(change(&queue, 0, "no", discards).await.0, Err(OperateError::Audit(_))));
             assert_eq!(queue.dead_letters().len(), 1);
         }
+    }
+
+    /// Dead letters of which one is refused.
+    struct Refusing(MemoryDeadLetters, Option<LetterId>);
+
+    #[async_trait::async_trait]
+    impl DeadLetters for Refusing {
+        async fn count(&mut self) -> Result<u64, SourceError> {
+            self.0.count().await
+        }
+
+        async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+            let next = self.0.next().await?;
+            self.1 = next.as_ref().map(|letter| letter.id.clone());
+            Ok(next)
+        }
+
+        async fn put_back(&mut self) -> Result<bool, SourceError> {
+            if self.1 == Some("1@9".into()) {
+                return Err(SourceError::new(SourceErrorKind::Refused, "the queue is unknown"));
+            }
+            self.0.put_back().await
+        }
+
+        async fn discard(&mut self) -> Result<bool, SourceError> {
+            self.put_back().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_letter_that_is_passed_by_is_named_with_its_reason_and_the_others_are_changed() {
+        let (queue, log) = (queue().await, Arc::new(MemoryAudit { entries: Mutex::default(), most: usize::MAX }));
+        let redriver = Redriver::new(log.clone(), ("ann", "why"), "test", "orders").unwrap();
+        let mut filter = LetterFilter::default();
+        filter.ids = ["1@9", "2@9", "3@9"].map(LetterId::from).into();
+        let mut letters = Refusing(MemoryDeadLetters::new(&queue), None);
+        let outcome = redriver.run(Redrive::new(), (&filter, "3 letters"), &mut letters, |_| {}).await.unwrap();
+        assert_eq!((outcome.summary.put_back, outcome.summary.passed_by, queue.dead_letters().len()), (1, 1, 1));
+        assert_eq!(outcome.missing(&filter), BTreeSet::from(["3@9".into()]));
+        let log = log.entries.lock().unwrap();
+        let shown: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.outcome.as_deref())).collect();
+        let end = "done; 1 put back, 0 removed, 0 skipped, 0 gone, 1 passed by";
+        let refused = "passed by: this message is refused: the queue is unknown";
+        assert_eq!(
+            shown[1..],
+            [
+                ("1@9 of message orders-1", Some(refused)),
+                ("2@9 of message orders-2", Some("done")),
+                ("3 letters", Some(end))
+            ]
+        );
     }
 
     #[tokio::test]

@@ -35,7 +35,7 @@ Example:
   idempotent dead list --queue amqp://localhost/shop --name orders --cause 'no stock'
 
 RabbitMQ counts each look at a letter of a quorum queue as a delivery, see --assume-delivery-limit. The letters return when
-the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id there.
+the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id.
 
 RocketMQ: pass --queue rocketmq://HOST:PORT --name TOPIC --group GROUP. A redrive or removal moves the letters before the last
 changed one to the end.";
@@ -53,7 +53,7 @@ queue and among the dead letters, with one id.";
 
 const DISCARD: &str = "\
 Examples:
-  idempotent dead discard --queue amqp://localhost/shop --name orders --id m-17 --reason 'customer deleted'
+  idempotent dead discard --queue amqp://localhost/shop --name orders --id 5-0@1795187175000000 --reason 'customer deleted'
   idempotent dead discard --queue amqp://localhost/shop --name orders --cause 'no such customer' --limit 100 --dry-run
 
 Ctrl-C ends the command after the current letter.";
@@ -91,9 +91,12 @@ pub(crate) struct QueueOptions {
 /// A selection of dead letters.
 #[derive(Args, Debug)]
 pub(crate) struct LetterFilterArguments {
-    /// Only the letter with this id, as the field `id` of `dead list` prints it. Repeatable.
+    /// Only the letter with this id, as `dead list` prints it. Repeatable.
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
+    /// Only the letters of messages with this id. A resend, two groups and a second death leave several letters of one message.
+    #[arg(long, value_name = "ID")]
+    message_id: Option<String>,
     /// Only letters whose reason contains this text.
     #[arg(long, value_name = "TEXT")]
     cause: Option<String>,
@@ -117,7 +120,8 @@ pub(crate) struct LetterFilterArguments {
 impl LetterFilterArguments {
     pub(crate) fn filter(&self) -> LetterFilter {
         let mut filter = LetterFilter::default();
-        filter.ids = self.id.iter().cloned().collect();
+        filter.ids = self.id.iter().map(|id| id.as_str().into()).collect();
+        filter.message_id.clone_from(&self.message_id);
         filter.cause.clone_from(&self.cause);
         (filter.died_before, filter.died_after) = (self.died_before, self.died_after);
         (filter.min_attempts, filter.min_deaths) = (self.min_attempts, self.min_deaths);

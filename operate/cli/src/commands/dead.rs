@@ -2,7 +2,7 @@
 mod change;
 
 use anyhow::Context;
-use idempotent::mq::StoredLetter;
+use idempotent::mq::LetterId;
 use idempotent_operate::{LetterFilter, LetterSummary};
 
 use super::{OPENING, within};
@@ -41,10 +41,10 @@ async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Q
     let mut found = Vec::new();
     let mut read = 0;
     while read < there && found.len() < most {
-        let Some(StoredLetter { delivery, letter, .. }) = queue.letters.next().await? else { break };
+        let Some(letter) = queue.letters.next().await? else { break };
         read += 1;
-        if filter.matches(&delivery, letter.as_ref()) {
-            found.push(LetterSummary::new(read, &delivery, letter.as_ref()));
+        if filter.matches(&letter) {
+            found.push(LetterSummary::new(read, &letter));
         }
     }
     output::letters(output::format(global.output), found.iter().map(|letter| (letter, None)))?;
@@ -55,15 +55,14 @@ async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Q
 
 async fn show(global: &GlobalOptions, arguments: &ShowArguments, queue: &mut Queue) -> anyhow::Result<()> {
     let mut filter = LetterFilter::default();
-    filter.ids.extend(arguments.id.clone());
+    filter.ids.extend(arguments.id.as_deref().map(LetterId::from));
     let there = queue.letters.count().await?;
     for position in 1..=there {
-        let Some(StoredLetter { delivery, letter, .. }) = queue.letters.next().await? else { break };
-        let letter = letter.as_ref();
-        if arguments.position.is_none_or(|asked| asked == position) && filter.matches(&delivery, letter) {
-            let summary = LetterSummary::new(position, &delivery, letter);
-            let body = arguments.show_body.then_some(delivery.body.as_slice());
-            return output::letter(output::format(global.output), &summary, &delivery.headers, body);
+        let Some(letter) = queue.letters.next().await? else { break };
+        if arguments.position.is_none_or(|asked| asked == position) && filter.matches(&letter) {
+            let summary = LetterSummary::new(position, &letter);
+            let body = arguments.show_body.then_some(letter.delivery.body.as_slice());
+            return output::letter(output::format(global.output), &summary, &letter.delivery.headers, body);
         }
     }
     let asked = match (&arguments.id, arguments.position) {

@@ -18,7 +18,8 @@ pub(crate) fn letters<'a>(
 ) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if format == Format::Table {
-        let mut rows = vec![["#", "DIED", "ATTEMPTS", "DEATHS", "BYTES", "ID", "KEY", "REASON", ""].map(str::to_owned)];
+        let mut rows =
+            vec![["#", "DIED", "ATTEMPTS", "DEATHS", "BYTES", "ID", "MESSAGE", "KEY", "REASON", ""].map(str::to_owned)];
         rows.extend(letters.map(|(letter, outcome)| row(letter, outcome)));
         return Ok(columns(&mut out, &rows)?);
     }
@@ -38,7 +39,7 @@ pub(crate) fn letters<'a>(
     Ok(())
 }
 
-fn row(letter: &LetterSummary, outcome: Option<&str>) -> [String; 9] {
+fn row(letter: &LetterSummary, outcome: Option<&str>) -> [String; 10] {
     let or_none = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), escaped);
     [
         letter.position.to_string(),
@@ -46,7 +47,8 @@ fn row(letter: &LetterSummary, outcome: Option<&str>) -> [String; 9] {
         letter.attempts.map_or_else(|| "-".to_owned(), |attempts| attempts.to_string()),
         letter.deaths.to_string(),
         letter.body_bytes.to_string(),
-        or_none(&letter.id),
+        escaped(&letter.id),
+        or_none(&letter.message_id),
         or_none(&letter.key),
         or_none(&letter.reason),
         outcome.map(escaped).unwrap_or_default(),
@@ -74,7 +76,8 @@ pub(crate) fn letter(
     let text = |text: &Option<String>| text.as_deref().map(escaped);
     let fields = [
         ("position", Some(letter.position.to_string())),
-        ("id", text(&letter.id)),
+        ("id", Some(escaped(&letter.id))),
+        ("message id", text(&letter.message_id)),
         ("key", text(&letter.key)),
         ("fencing", letter.fencing.map(|fencing| fencing.to_string())),
         ("died", text(&letter.died_at)),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::response::Response;
-use idempotent_mq::{DeadLetters, StoredLetter};
+use idempotent_mq::DeadLetters;
 use idempotent_operate::{LetterFilter, LetterSummary};
 use serde::Serialize;
 
@@ -44,9 +44,10 @@ struct LettersView {
 }
 
 struct LetterRow {
-    /// The value of the checkbox. Empty for a letter without an id, which no action can name.
+    /// The value of the checkbox.
     entry: String,
     id: String,
+    message: String,
     reason: String,
     died_at: String,
     attempts: String,
@@ -57,8 +58,9 @@ struct LetterRow {
 impl LetterRow {
     fn new(letter: &LetterSummary) -> Self {
         Self {
-            entry: letter.id.clone().unwrap_or_default(),
-            id: letter.id.as_deref().map_or_else(|| "(no id)".to_owned(), shown),
+            entry: format!("{}\t{}", letter.id, letter.message_id.as_deref().unwrap_or_default()),
+            id: shown(&letter.id),
+            message: letter.message_id.as_deref().map_or_else(|| "(no id)".to_owned(), shown),
             reason: letter.reason.as_deref().map_or_else(|| "(another program's letter)".to_owned(), shown),
             died_at: letter.died_at.clone().unwrap_or_default(),
             attempts: letter.attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
@@ -115,10 +117,10 @@ async fn collect(letters: &mut dyn DeadLetters, filter: &LetterFilter, most: usi
     let mut found = Found { count: letters.count().await.map_err(|error| error.to_string())?, ..Found::default() };
     while found.letters.len() < most && found.read < found.count.min(READ) {
         let next = letters.next().await.map_err(|error| error.to_string())?;
-        let Some(StoredLetter { delivery, letter, .. }) = next else { break };
+        let Some(letter) = next else { break };
         found.read += 1;
-        if filter.matches(&delivery, letter.as_ref()) {
-            found.letters.push(LetterSummary::new(found.read, &delivery, letter.as_ref()));
+        if filter.matches(&letter) {
+            found.letters.push(LetterSummary::new(found.read, &letter));
         }
     }
     Ok(found)

@@ -1,5 +1,6 @@
 //! The actions of an operator and their entries.
 use idempotent_core::{FencingToken, Key};
+use idempotent_mq::LetterId;
 
 use crate::access::Role;
 
@@ -87,18 +88,27 @@ impl Action {
     }
 }
 
-/// An entry of a plan: a key with the fencing number that the operator saw, or the id of a letter or message.
+/// An entry of a plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
+    /// A key with the fencing number that the operator saw.
     Key(Key, FencingToken),
-    Id(String),
+    /// A dead letter, and the text that names it and its message on pages.
+    Letter(LetterId, String),
+    /// The id of a message of an outbox.
+    Message(String),
 }
 
 impl Entry {
     /// Parses the value of a checkbox.
     pub(crate) fn parse(action: Action, text: &str) -> Option<Self> {
+        if action.is_of_letters() {
+            let (id, message) = text.split_once('\t').unwrap_or((text, ""));
+            let subject = if message.is_empty() { id.to_owned() } else { format!("{id} of message {message}") };
+            return (!id.is_empty()).then(|| Self::Letter(id.into(), subject));
+        }
         if !action.is_of_keys() {
-            return (!text.is_empty()).then(|| Self::Id(text.to_owned()));
+            return (!text.is_empty()).then(|| Self::Message(text.to_owned()));
         }
         let (fencing, key) = text.split_once(' ')?;
         Some(Self::Key(Key::from_text(key)?, FencingToken(fencing.parse().ok()?)))
@@ -108,7 +118,7 @@ impl Entry {
     pub(crate) fn subject(&self) -> &str {
         match self {
             Self::Key(key, _) => key.as_str(),
-            Self::Id(id) => id,
+            Self::Letter(_, text) | Self::Message(text) => text,
         }
     }
 }

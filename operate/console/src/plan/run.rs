@@ -1,10 +1,10 @@
 //! The execution of a plan in the background. Each entry has an intent in the audit log before its change.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use idempotent_core::Store;
-use idempotent_mq::{DeadLetters, Redrive};
+use idempotent_mq::{DeadLetters, LetterId, Redrive};
 use idempotent_operate::{LetterFilter, OperateError, Redriver, Repair, RepairResult, Repairer};
 
 use super::{Action, Entry, Plan, Task};
@@ -79,9 +79,13 @@ async fn redrive(
     order: &Order,
     letters: &mut dyn DeadLetters,
 ) -> Result<(), String> {
-    let ids: BTreeSet<String> = plan.entries.iter().map(|entry| entry.subject().to_owned()).collect();
+    let letter = |entry: &Entry| match entry {
+        Entry::Letter(id, text) => Some((id.clone(), text.clone())),
+        _ => None,
+    };
+    let ids: BTreeMap<LetterId, String> = plan.entries.iter().filter_map(letter).collect();
     let mut filter = LetterFilter::default();
-    filter.ids = ids.clone();
+    filter.ids = ids.keys().cloned().collect();
     let cancelled = task.clone();
     let mut redrive = Redrive::new().rate(order.rate).limit(ids.len() as u64);
     redrive = redrive.stop_if(move || cancelled.is_cancelled());
@@ -90,26 +94,23 @@ async fn redrive(
     }
     let seen = task.clone();
     let observe = move |letters: usize| seen.lock().progress = letters;
-    let named = ids.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = ids.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let selection = format!("{} letters: {named}", ids.len());
     let outcome = match plan.action {
         Action::Discard => redriver.discard(redrive, (&filter, &selection), letters, observe).await,
         _ => redriver.run(redrive, (&filter, &selection), letters, observe).await,
     };
     let outcome = outcome.map_err(|error| error.to_string())?;
-    let mut missing = ids;
-    for (letter, result) in outcome.letters {
-        let by_key = letter.key.as_ref().zip(letter.fencing).map(|(key, fencing)| format!("{key}:{fencing}"));
-        let mut known = letter.id.clone().into_iter().chain(by_key);
-        let found = known.find(|id| missing.remove(id));
-        task.add(found.or(letter.id).unwrap_or_default(), result);
+    let missing = outcome.missing(&filter);
+    for (letter, result) in &outcome.letters {
+        task.add(letter.subject(), result.clone());
     }
+    // A letter that another reader holds is not gone.
+    let absent = if outcome.summary.unread > 0 { "not read: another reader may hold it" } else { "gone" };
+    missing.iter().filter_map(|id| ids.get(id)).for_each(|letter| task.add(letter.clone(), absent.to_owned()));
     let error = outcome.audit_failed.map(|error| format!("the audit log failed: {error}"));
     let error = error.or_else(|| outcome.summary.failed.as_ref().map(ToString::to_string));
     let error = error.or_else(|| outcome.summary.is_stopped.then(|| "cancelled".to_owned()));
-    if error.is_none() {
-        missing.into_iter().for_each(|id| task.add(id, "gone".to_owned()));
-    }
     error.map_or(Ok(()), Err)
 }
 

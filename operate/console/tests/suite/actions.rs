@@ -127,7 +127,29 @@ async fn the_intent_of_a_plan_over_letters_names_them() {
     site.apply(ANN, &site.plan(ANN, "redrive", &ids).await, &WHY).await;
     let log = std::fs::read_to_string(site.audit.path()).unwrap();
     let intent: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
-    assert_eq!((&intent["phase"], &intent["subject"]), (&"intent".into(), &"2 letters: m-1, m-2".into()));
+    assert_eq!((&intent["phase"], &intent["subject"]), (&"intent".into(), &"2 letters: 1@9, 2@9".into()));
+}
+
+#[tokio::test]
+async fn of_two_letters_of_one_message_exactly_the_selected_one_is_removed() {
+    let site = Site::new().await;
+    // The letters m-1, m-2, m-1 after another death, and m-3.
+    for id in ["m-1", "m-3"] {
+        crate::site::bury(&site.queue, id, "no stock").await;
+    }
+    let letters = |site: &Site| site.queue.dead_letters().len();
+    let entries = site.get(ANN, "/dead-letters?read=1").await.inputs("entry");
+    let plan = site.plan(ANN, "discard", &entries[2..]).await;
+    assert!(plan.body.contains("<p>2 entries of") && plan.body.contains("3@9 of message m-1"), "{}", plan.body);
+    let task = site.apply(ANN, &plan, &WHY).await;
+    assert!(task.body.contains("2 of 2 entries") && task.body.matches(">done<").count() == 2, "{}", task.body);
+    assert_eq!(site.get(ANN, "/dead-letters?read=1").await.inputs("entry"), entries[..2]);
+    let log = std::fs::read_to_string(site.audit.path()).unwrap();
+    assert!(log.contains("\"2 letters: 3@9, 4@9\"") && log.contains("\"3@9 of message m-1\""), "{log}");
+
+    let again = site.apply(ANN, &site.plan(ANN, "discard", &entries[1..3]).await, &WHY).await;
+    let outcomes = [again.body.matches(">done<").count(), again.body.matches(">gone<").count()];
+    assert_eq!((outcomes, letters(&site)), ([1, 1], 1), "{}", again.body);
 }
 
 #[tokio::test]

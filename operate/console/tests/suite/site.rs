@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
-use idempotent::mq::{DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source};
+use idempotent::mq::{DeadLetter, Delivery, MemoryDeadLetters, MemoryQueue, Position, Received, Settlement, Source};
 use idempotent::{Executor, FencingToken, Key, Store};
 use idempotent_console::{Access, Console, ConsoleBuilder, Role, User};
 use tempfile::NamedTempFile;
@@ -78,14 +78,19 @@ pub(crate) async fn store(consumed: u32, dead: u32) -> Arc<dyn Store> {
 /// Returns a queue with a dead letter for each reason, with the ids `m-1`, `m-2` and so on.
 pub(crate) async fn queue(reasons: &[&'static str]) -> MemoryQueue {
     let queue = MemoryQueue::new(ORDERS);
-    let mut source = queue.source();
-    for reason in reasons {
-        queue.send("{\"secret\": 17}");
-        let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { unreachable!() };
-        let letter = Settlement::DeadLetter(DeadLetter::because(*reason, idempotent::Timestamp(9)));
-        source.settler().settle(&taken[0].0, &taken[0].1, &letter).await.unwrap();
+    for (number, reason) in (1..).zip(reasons) {
+        bury(&queue, &format!("m-{number}"), reason).await;
     }
     queue
+}
+
+/// Adds a dead letter of the message with this id.
+pub(crate) async fn bury(queue: &MemoryQueue, id: &str, reason: &'static str) {
+    let mut source = queue.source();
+    queue.send_delivery(Delivery::new(Position::of(ORDERS), b"{\"secret\": 17}".to_vec()).id(id));
+    let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { unreachable!() };
+    let letter = Settlement::DeadLetter(DeadLetter::because(reason, idempotent::Timestamp(9)));
+    source.settler().settle(&taken[0].0, &taken[0].1, &letter).await.unwrap();
 }
 
 impl Site {

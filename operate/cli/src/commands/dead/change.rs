@@ -3,7 +3,7 @@ use std::io::{self, Write};
 use std::num::NonZeroU32;
 
 use idempotent::mq::{Redrive, RedriveSummary};
-use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver};
+use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver, escaped};
 
 use super::super::{open, open_for_writing};
 use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, RedriveArguments};
@@ -24,7 +24,7 @@ enum LetterChange {
 /// The letters that a command changes.
 struct Selection {
     filter: LetterFilter,
-    /// The description for the confirmation and for the audit log.
+    /// The description for the audit log, which names all letters that the command names.
     text: String,
 }
 
@@ -81,9 +81,10 @@ async fn select(
 ) -> anyhow::Result<Selection> {
     let mut text = limit.map_or_else(String::new, |limit| format!("at most {limit} of "));
     text += &format!("{} dead letters", queue.letters.count().await?);
-    let ids = filter.ids.iter().cloned().collect::<Vec<_>>().join(", ");
+    let ids = filter.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let conditions = [
         ("id", Some(ids).filter(|ids| !ids.is_empty())),
+        ("message id", filter.message_id.clone()),
         ("cause", filter.cause.clone()),
         ("died before", filter.died_before.map(|time| format!("{} µs", time.0))),
         ("died after", filter.died_after.map(|time| format!("{} µs", time.0))),
@@ -94,7 +95,7 @@ async fn select(
     for (name, value) in conditions.iter().chain(more) {
         text.extend(value.iter().map(|value| format!(", {name} {value}")));
     }
-    Ok(Selection { filter, text: idempotent_operate::escaped(&text) })
+    Ok(Selection { filter, text })
 }
 
 /// The number of letters between two lines of progress.
@@ -114,11 +115,10 @@ async fn change(
     if options.dry_run {
         let redrive = if change == LetterChange::Discard { redrive.discarding() } else { redrive };
         let outcome = Redriver::dry_run(redrive, filter, &mut *queue.letters).await;
-        let found = some_letter(filter, &outcome);
-        report(global, change, outcome, true)?;
-        return found;
+        return report(global, change, outcome, filter, true);
     }
     if !options.yes {
+        let text = escaped(text);
         let question = match change {
             LetterChange::Redrive => {
                 format!("Put back {text} into {}? The handlers of the messages run again.", queue.name)
@@ -140,20 +140,24 @@ async fn change(
         LetterChange::Redrive => redriver.run(redrive, (filter, text), &mut *queue.letters, progress).await?,
         LetterChange::Discard => redriver.discard(redrive, (filter, text), &mut *queue.letters, progress).await?,
     };
-    let found = some_letter(filter, &outcome);
-    report(global, change, outcome, false)?;
-    stop.check()?;
-    found
+    report(global, change, outcome, filter, false)?;
+    Ok(stop.check()?)
 }
 
-/// Returns an error if the command names letters by their ids, and none of them is there.
-fn some_letter(filter: &LetterFilter, outcome: &RedriveOutcome) -> anyhow::Result<()> {
-    if filter.ids.is_empty() || !outcome.letters.is_empty() || outcome.summary.failed.is_some() {
-        return Ok(());
+/// Returns an error if letters stay that the command names, or that it selects and cannot change.
+fn all_changed(filter: &LetterFilter, outcome: &RedriveOutcome) -> Result<(), Failure> {
+    let passed_by = outcome.summary.passed_by;
+    if passed_by > 0 {
+        let why = "can be neither put back nor removed, and stay: see their outcomes, and remove them by the broker's own tools";
+        return Err(Failure::Unfit(format!("{passed_by} letters {why}")));
     }
-    let ids = filter.ids.iter().map(|id| format!("`{}`", idempotent_operate::escaped(id))).collect::<Vec<_>>();
-    let why = format!("no dead letter has the id {}; `idempotent dead list` prints the ids", ids.join(" or "));
-    Err(Failure::NotFound(why).into())
+    match outcome.missing(filter).iter().map(|id| format!("`{}`", escaped(&id.to_string()))).collect::<Vec<_>>() {
+        ids if ids.is_empty() || outcome.summary.unread > 0 => Ok(()),
+        ids => {
+            let ids = ids.join(" or ");
+            Err(Failure::NotFound(format!("no dead letter has the id {ids}; `idempotent dead list` prints the ids")))
+        }
+    }
 }
 
 /// Prints the letters and the summary of a change. Returns the error that ended it.
@@ -161,8 +165,10 @@ fn report(
     global: &GlobalOptions,
     change: LetterChange,
     outcome: RedriveOutcome,
+    filter: &LetterFilter,
     is_dry_run: bool,
 ) -> anyhow::Result<()> {
+    let all_changed = all_changed(filter, &outcome);
     let RedriveOutcome { summary, letters, audit_failed, .. } = outcome;
     let printed = print(output::format(global.output), change, &summary, &letters, is_dry_run);
     // A closed stdout does not hide the failure.
@@ -170,7 +176,7 @@ fn report(
         let why = "the result of the last letter is missing in the audit log, so the command ended early";
         return Err(anyhow::anyhow!("{why}: {error}"));
     }
-    let Some(error) = summary.failed else { return printed };
+    let Some(error) = summary.failed else { return printed.and(all_changed.map_err(Into::into)) };
     let error = anyhow::Error::new(error);
     Err(match change {
         LetterChange::Redrive => error.context("the redrive ended early; the letter is still a dead letter"),
@@ -186,7 +192,7 @@ fn print(
     is_dry_run: bool,
 ) -> anyhow::Result<()> {
     output::letters(format, letters.iter().map(|(letter, outcome)| (letter, Some(outcome.as_str()))))?;
-    let (skipped, gone) = (summary.skipped, summary.gone);
+    let RedriveSummary { skipped, gone, passed_by, .. } = summary;
     if summary.unread > 0 {
         let why = "another reader holds them; close it, and repeat the command";
         output::note(format_args!("{} counted letters could not be read: {why}", summary.unread));
@@ -201,12 +207,81 @@ fn print(
     if format == Format::Jsonl {
         let failed = summary.failed.as_ref().map(ToString::to_string);
         let counts = serde_json::json!({
-            (name): count, "skipped": skipped, "gone": gone, "unread": summary.unread, "failed": failed,
-            "stopped": summary.is_stopped,
+            (name): count, "skipped": skipped, "gone": gone, "passed_by": passed_by, "unread": summary.unread,
+            "failed": failed, "stopped": summary.is_stopped,
         });
         writeln!(out, "{counts}")?;
     } else {
-        writeln!(out, "{count} {done}, {skipped} skipped by the conditions, {gone} gone")?;
+        let passed_by = if *passed_by > 0 { format!(", {passed_by} passed by") } else { String::new() };
+        writeln!(out, "{count} {done}, {skipped} skipped by the conditions, {gone} gone{passed_by}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+mod tests {
+    use async_trait::async_trait;
+    use clap::Parser;
+    use idempotent::Timestamp;
+    use idempotent::mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError, SourceErrorKind, StoredLetter};
+
+    use super::*;
+    use crate::arguments::{Arguments, Command, DeadCommand};
+
+    /// Three letters, of which the first one is refused.
+    struct Letters(u32);
+
+    #[async_trait]
+    impl DeadLetters for Letters {
+        async fn count(&mut self) -> Result<u64, SourceError> {
+            Ok(3)
+        }
+
+        async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+            self.0 += 1;
+            let delivery = Delivery::new(Position::of("orders"), Vec::new());
+            Ok(Some(StoredLetter::at(self.0, delivery, Some(DeadLetter::because("no stock", Timestamp(9))))))
+        }
+
+        async fn put_back(&mut self) -> Result<bool, SourceError> {
+            match self.0 {
+                1 => Err(SourceError::new(SourceErrorKind::Refused, "the queue is unknown")),
+                _ => Ok(true),
+            }
+        }
+
+        async fn discard(&mut self) -> Result<bool, SourceError> {
+            self.put_back().await
+        }
+    }
+
+    async fn run(arguments: &[&str]) -> anyhow::Result<()> {
+        let common = ["--queue", "amqp://localhost", "--name", "orders", "--by", "ann", "--reason", "why", "--yes"];
+        let arguments = Arguments::try_parse_from([&["idempotent", "dead"], arguments, &common].concat()).unwrap();
+        let mut queue = Queue { letters: Box::new(Letters(0)), name: "orders".to_owned() };
+        let stop = StopRequest::default();
+        match &arguments.command {
+            Command::Dead(DeadCommand::Redrive(command)) => {
+                redrive(&arguments.global, command, &mut queue, &stop).await
+            }
+            Command::Dead(DeadCommand::Discard(command)) => {
+                discard(&arguments.global, command, &mut queue, &stop).await
+            }
+            _ => panic!("another command"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_letter_that_is_passed_by_ends_the_command_with_an_error_after_the_others() {
+        for command in ["redrive", "discard"] {
+            let failed = run(&[command, "--limit", "3"]).await.unwrap_err();
+            let text = failed.downcast_ref::<Failure>();
+            assert!(
+                matches!(text, Some(Failure::Unfit(text)) if text.starts_with("1 letters can be neither")),
+                "{failed}"
+            );
+            run(&[command, "--id", "2@9", "--id", "3@9"]).await.unwrap();
+        }
+    }
 }

@@ -25,7 +25,7 @@ async fn letters_of_a_stream_are_listed_shown_put_back_and_removed() {
     let (delivery, tag) = next(&mut source).await;
     is_back(&delivery, BODIES[0]);
     source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
-    let discarded = site.dead("discard", &["--id", "m-2", "--reason", "why", "--yes"]).lines();
+    let discarded = site.dead("discard", &["--message-id", "m-2", "--limit", "1", "--reason", "why", "--yes"]).lines();
     assert_eq!(discarded[0]["outcome"], "done");
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 }

@@ -60,8 +60,8 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
 
     let state = async |at: usize| store.peek(&keys[at]).await.unwrap().unwrap().state.kind();
     let letters = site.dead("list", &["--cause", "stock"]).lines();
-    let id = format!("{}:{}", keys[2].as_str(), letters[0]["fencing"]);
-    let redrive = ["--id", &id, "--reason", "why", "--yes", "--let-go"];
+    assert_eq!(letters[0]["key"], keys[2].as_str());
+    let redrive = ["--id", letters[0]["id"].as_str().unwrap(), "--reason", "why", "--yes", "--let-go"];
     site.dead("redrive", &redrive).fails(2, "no store");
     assert_eq!(state(2).await, StateKind::Dead);
     let done = site.dead("redrive", &[&redrive[..], &["--store", &url]].concat()).lines();
@@ -72,31 +72,56 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 }
 
-/// Writes dead letters of the stream `orders`. Returns their ids.
-fn write_letters(server: &RedisServer, count: usize) -> Vec<String> {
+/// Writes dead letters of the stream `orders`.
+fn write_letters(server: &RedisServer, count: usize) {
     server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
-    let write = |number: usize| {
+    for number in 0..count {
         let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{number}");
         let fields = ["reason", REASONS[number % 3], "id", &id, "attempts", "17", "first-at", "1", "last-at", "2"];
         let fields = fields.chunks(2).flat_map(|field| [format!("idempotent-{}", field[0]), field[1].to_owned()]);
         let fields: Vec<String> = fields.chain(["idempotent-deaths".into(), "1".into()]).collect();
         let command = ["XADD", "orders:dead", "*"].into_iter().chain(fields.iter().map(String::as_str));
         server.command(&command.collect::<Vec<_>>());
-        id
-    };
-    (0..count).map(write).collect()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_stream_are_removed() {
     let server = RedisServer::start();
     let url = server.url().replacen("redis://", "redis+stream://", 1);
-    let ids = write_letters(&server, 3);
+    write_letters(&server, 3);
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
-    site.is_discarded(&ids);
+    site.is_discarded();
     let rest = ["--limit", "1", "--reason", "why", "--yes"];
     assert_eq!(site.dead("discard", &rest).lines()[1]["discarded"], 1);
     assert_eq!(site.reasons(&[]), REASONS[2..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_letters_of_one_message_exactly_the_named_one_is_removed() {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    for (body, deaths) in [("1", "1"), ("1", "2"), ("2", "1")] {
+        let names =
+            ["reason", "id", "attempts", "first-at", "last-at", "deaths"].map(|name| format!("idempotent-{name}"));
+        let key = "idempotent:mq:orders:{Pv_mJFCxQoKrWCJDVdincw}:7";
+        let values = ["no stock", key, "17", "1", "2", deaths];
+        let fields = names.iter().map(String::as_str).zip(values).flat_map(|(name, value)| [name, value]);
+        let letter = ["XADD", "orders:dead", "*", "body", body].into_iter().chain(fields);
+        server.command(&letter.collect::<Vec<_>>());
+    }
+    let site = Site { queue: &["--queue", &url, "--name", "orders"] };
+    let ids = || {
+        let letters = site.dead("list", &[]).lines();
+        letters.iter().map(|letter| letter["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = ids();
+    let named = ["--id", &all[1], "--id", &all[2], "--id", "0-1@7", "--reason", "why", "--yes"];
+    let ended = site.dead("discard", &named);
+    ended.fails(4, "no dead letter has the id `0-1@7`");
+    assert!(ended.out.contains("\"discarded\":2"), "{ended:?}");
+    assert_eq!(ids(), all[..1]);
 }
 
 /// Starts a change of letters, waits until it has changed the first one, and sends a signal.

@@ -35,14 +35,13 @@ async fn letters_of_a_rocketmq_group_are_listed_shown_put_back_and_removed() {
     let (server, mut source) = server_with_letters().await;
     let url = format!("rocketmq://{}", server.name_server());
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--group", "billing"] };
-    let ids = site.is_listed();
-    assert_eq!(ids, ["m-0", "m-1", "m-2"]);
+    assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     site.is_redriven();
     let (delivery, tag) = next(&mut source).await;
     is_back(&delivery, BODIES[0]);
     source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
 
-    let one = ["--id", "m-2", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
+    let one = ["--message-id", "m-2", "--limit", "1", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
     let done = site.dead("redrive", &one);
     assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
     let (delivery, tag) = next(&mut source).await;
@@ -50,7 +49,8 @@ async fn letters_of_a_rocketmq_group_are_listed_shown_put_back_and_removed() {
     source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
     are_there(&server, 1).await;
     assert_eq!(site.reasons(&[]), [REASONS[1]], "the skipped letter was copied");
-    let removed = site.dead("discard", &["--id", "m-1", "--reason", "customer deleted", "--yes"]).lines();
+    let removed =
+        site.dead("discard", &["--message-id", "m-1", "--limit", "1", "--reason", "customer deleted", "--yes"]).lines();
     assert_eq!(removed[1]["discarded"], 1);
     assert!(site.reasons(&[]).is_empty());
 

@@ -51,8 +51,8 @@ impl Site<'_> {
         letters.iter().map(|letter| letter["reason"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Lists the letters and shows the second one. Returns the ids of all.
-    pub(crate) fn is_listed(&self) -> Vec<String> {
+    /// Lists the letters and shows the second one. Returns the ids of their messages.
+    pub(crate) fn is_listed(&self) -> Vec<Value> {
         let letters = self.dead("list", &[]).lines();
         let fields = |name: &str| letters.iter().map(|letter| letter[name].clone()).collect::<Vec<_>>();
         assert_eq!(fields("reason"), REASONS);
@@ -77,7 +77,7 @@ impl Site<'_> {
             assert!(!run.out.contains('\u{1b}') && !run.out.contains("secret"), "{run:?}");
         }
         self.dead("show", &["--position", "4"]).fails(4, "none of the 3 dead letters has the position 4");
-        ids
+        fields("message_id")
     }
 
     /// Refuses what is not confirmed, puts the first letter back by its reason, and leaves the others.
@@ -110,33 +110,38 @@ impl Site<'_> {
 
 impl Site<'_> {
     /// Removes the second one of three letters, and leaves the others.
-    pub(crate) fn is_discarded(&self, ids: &[String]) {
+    pub(crate) fn is_discarded(&self) {
+        let letters = self.dead("list", &[]).lines();
+        let ids: Vec<_> = letters.iter().map(|letter| letter["id"].as_str().unwrap()).collect();
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
         let discard = |more: &[&str]| {
             let common = ["--reason", "customer deleted", "--audit", path];
             self.dead("discard", &[&common, more].concat())
         };
-        discard(&["--id", &ids[1]]).fails(6, "pass --yes");
-        discard(&["--id", &ids[1], "--yes", "--read-only"]).fails(6, "--read-only");
+        discard(&["--id", ids[1]]).fails(6, "pass --yes");
+        discard(&["--id", ids[1], "--yes", "--read-only"]).fails(6, "--read-only");
         let dry = self.dead("discard", &["--cause", "customer", "--limit", "9", "--dry-run"]).lines();
         assert_eq!((&dry[0]["outcome"], &dry[1]["discarded"]), (&"dry run".into(), &1.into()));
         assert_eq!((self.reasons(&[]).len(), fs::read_to_string(path).unwrap().as_str()), (3, ""), "a dry run");
 
-        let done = discard(&["--id", &ids[1], "--yes"]).lines();
+        let done = discard(&["--id", ids[1], "--yes"]).lines();
         assert_eq!((&done[0]["reason"], &done[0]["outcome"]), (&REASONS[1].into(), &"done".into()));
-        assert_eq!((&done[1]["discarded"], &done[1]["gone"]), (&1.into(), &0.into()));
+        assert_eq!([&done[1]["discarded"], &done[1]["gone"], &done[1]["passed_by"]], [1, 0, 0]);
         assert_eq!(self.reasons(&[]), [REASONS[0], REASONS[2]]);
         let log = fs::read_to_string(path).unwrap();
         let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let shown: Vec<_> =
             entries.iter().map(|entry| (&entry["action"], &entry["phase"], &entry["outcome"])).collect();
         let (action, null) = (&Value::from("discard"), &Value::Null);
-        let (result, end) = (&"result".into(), &"done; 0 put back, 1 removed, 2 skipped, 0 gone".into());
+        let end = "done; 0 put back, 1 removed, 2 skipped, 0 gone, 0 passed by";
+        let (result, end) = (&"result".into(), &end.into());
+        assert!(entries[0]["subject"].as_str().unwrap().contains(ids[1]), "{log}");
+        assert!(entries[1]["subject"].as_str().unwrap().starts_with(ids[1]), "{log}");
         let expected = [(action, &"intent".into(), null), (action, result, &"done".into()), (action, result, end)];
         assert_eq!(shown, expected);
         for more in ["--yes", "--dry-run"] {
-            discard(&["--id", &ids[1], more]).fails(4, &format!("no dead letter has the id `{}`", ids[1]));
+            discard(&["--id", ids[1], more]).fails(4, &format!("no dead letter has the id `{}`", ids[1]));
         }
     }
 }

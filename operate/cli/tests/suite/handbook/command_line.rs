@@ -67,8 +67,9 @@ pub(crate) async fn dead_letters(incident: &mut Incident) {
     drop(letters(&url, Queue::classic("orders")).await);
     incident.set("IDEMPOTENT_QUEUE", &url);
     are_ready(&url, 3).await;
-    incident.value("ID", "m-1");
-    incident.shows("idempotent dead list --name orders", &["m-0", "m-1", "m-2", "no stock"]);
+    let listed = incident.shows("idempotent dead list --name orders", &["m-0", "m-1", "m-2", "no stock"]);
+    let second: serde_json::Value = serde_json::from_str(listed.lines().nth(1).unwrap()).unwrap();
+    incident.value("ID", second["id"].as_str().unwrap());
     are_ready(&url, 3).await;
     incident.shows("idempotent dead show --name orders --id ID --show-body", &["no customer", "\"body\":"]);
     are_ready(&url, 3).await;

@@ -72,6 +72,28 @@ fn dead_letters_are_redriven_and_discarded() {
 }
 
 #[test]
+fn of_two_letters_of_one_message_exactly_the_selected_one_is_discarded() {
+    let served = Served::start();
+    // The letters m-1, m-2 and m-1 after another death.
+    served.block_on(crate::site::bury(&served.site.queue, "m-1", "no stock"));
+    let visitor = served.visitor("secret", &[]);
+    visitor.go("dead-letters?read=1");
+    visitor.until_text("caption", "3 dead letters");
+    for row in [2, 3] {
+        visitor.click(&format!("tbody tr:nth-child({row}) input[name=entry]"));
+    }
+    visitor.act("discard");
+    let text = visitor.text();
+    assert!(text.contains("2 of 2 entries") && text.matches("done").count() == 2, "{text}");
+    visitor.go("dead-letters?read=1");
+    visitor.until_text("caption", "1 dead letter");
+    assert!(visitor.text().contains("1@9"), "{}", visitor.text());
+    visitor.go("audit");
+    visitor.until_text("main", "3@9 of message m-1");
+    assert_eq!(visitor.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_read_only_console_has_no_button_of_an_action() {
     let served = Served::with(|| crate::site::store(1, 1), |builder| builder.read_only(true));
     let visitor = served.visitor("secret", &[]);
