@@ -81,7 +81,7 @@ pub(crate) fn columns<'a>(tags: impl Iterator<Item = &'a PgmqTag>) -> (Vec<i64>,
     // Two statements that lock rows in one order do not wait for each other in a circle.
     tags.sort_unstable_by_key(|tag| tag.id);
     let mut columns = (Vec::new(), Vec::new(), Vec::new());
-    for PgmqTag { id, reads, settled } in tags {
+    for PgmqTag { id, reads, settled, .. } in tags {
         columns.0.push(id);
         columns.1.push(reads);
         columns.2.push(settled);

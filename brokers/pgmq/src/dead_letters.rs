@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, Position, SourceError, StoredLetter};
+use idempotent_mq::{DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter, answer_within};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
@@ -20,7 +20,8 @@ use crate::statements::LetterStatements;
 ///
 /// One statement moves a letter back to its queue, so a letter is always in exactly one of both queues. Reading a
 /// letter does not hide it. A letter without the data of a consumer, which another program sent to the queue of the dead letters,
-/// is put back into the queue of this handle.
+/// is put back into the queue of this handle. A letter that names another queue is [`Refused`](SourceErrorKind::Refused), unless
+/// [`putting_back_to`](Self::putting_back_to) names a queue.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -44,8 +45,17 @@ pub struct PgmqDeadLetters {
     after: i64,
     /// The newest letter at the count, at which the listing ends.
     end: i64,
-    /// The id of the listed letter, and its queue.
-    listed: Option<(i64, QueueName)>,
+    /// The queue for all letters.
+    target: Option<String>,
+    listed: Option<ListedLetter>,
+}
+
+/// A letter that was read.
+#[derive(Clone, Debug)]
+struct ListedLetter {
+    id: i64,
+    /// False if the letter names another queue than that of the handle.
+    is_of_queue: bool,
 }
 
 #[derive(Debug)]
@@ -72,6 +82,7 @@ impl PgmqDeadLetters {
             opened: None,
             after: 0,
             end: i64::MAX,
+            target: None,
             listed: None,
         }
     }
@@ -82,6 +93,15 @@ impl PgmqDeadLetters {
     /// `QUEUE_dead`
     pub fn stored_in(mut self, queue: impl Into<String>) -> Self {
         self.dead = queue.into();
+        self
+    }
+
+    /// Sets the queue into which all letters are put back, whichever queue they name.
+    ///
+    /// # Default
+    /// The queue of this handle
+    pub fn putting_back_to(mut self, queue: impl Into<String>) -> Self {
+        self.target = Some(queue.into());
         self
     }
 
@@ -99,7 +119,7 @@ impl PgmqDeadLetters {
     }
 
     /// Returns the letter that `next` returned last.
-    fn listed(&self, doing: &str) -> Result<(i64, QueueName), SourceError> {
+    fn listed(&self, doing: &str) -> Result<ListedLetter, SourceError> {
         self.listed.clone().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
     }
 }
@@ -114,9 +134,8 @@ fn statement(sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
 }
 
-#[async_trait]
-impl DeadLetters for PgmqDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl PgmqDeadLetters {
+    async fn count_all(&mut self) -> Result<u64, SourceError> {
         let opened = self.open().await?;
         let rows = opened.rows(statement(&opened.statements.count), COUNTING).await?;
         let row = rows.first().ok_or_else(|| fatal(COUNTING, "the server returns no row"))?;
@@ -125,37 +144,68 @@ impl DeadLetters for PgmqDeadLetters {
         Ok(u64::try_from(number("letters")?).unwrap_or_default())
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let opened = self.open().await?;
         let next = statement(&opened.statements.next).bind(self.after).bind(self.end);
         let rows = opened.rows(next, READING).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let StoredMessage { mut delivery, tag, headers } = StoredMessage::read(&opened.dead, row)?;
-        let queue = match headers.queue() {
-            Some(queue) => QueueName::new("queue", queue)?,
-            None => opened.queue.clone(),
-        };
+        let named = headers.queue().map(|queue| QueueName::new("queue", queue));
+        let is_of_queue =
+            named.as_ref().is_none_or(|named| named.as_ref().is_ok_and(|named| named.is_same_table(&opened.queue)));
+        let queue = named.and_then(Result::ok).unwrap_or_else(|| opened.queue.clone());
         self.after = tag.id;
         delivery.position = Position::of(queue.shared()).offset(tag.id);
-        self.listed = Some((tag.id, queue));
+        self.listed = Some(ListedLetter { id: tag.id, is_of_queue });
         Ok(Some(StoredLetter::at(tag.id, delivery, headers.letter())))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let (id, queue) = self.listed(PUTTING_BACK)?;
+    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
+        let letter = self.listed(PUTTING_BACK)?;
         let opened = self.open().await?;
-        let put_back = statement(&opened.statements.put_back).bind(id).bind(queue.as_str());
+        let target = match &self.target {
+            Some(target) => QueueName::new("putting_back_to", target)?,
+            None if letter.is_of_queue => opened.queue.clone(),
+            None => {
+                let text = format!(
+                    "{PUTTING_BACK}: it names another queue than `{}`; open the letters of its queue, name a queue by \
+                     `putting_back_to`, or discard the letter",
+                    opened.queue
+                );
+                return Err(SourceError::new(SourceErrorKind::Refused, text));
+            }
+        };
+        let put_back = statement(&opened.statements.put_back).bind(letter.id).bind(target.as_str());
         let is_moved = !opened.rows(put_back, PUTTING_BACK).await?.is_empty();
         self.listed = None;
         Ok(is_moved)
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let (id, _) = self.listed(REMOVING)?;
+    async fn discard_listed(&mut self) -> Result<bool, SourceError> {
+        let ListedLetter { id, .. } = self.listed(REMOVING)?;
         let opened = self.open().await?;
         let is_removed = !opened.rows(statement(&opened.statements.discard).bind(id), REMOVING).await?.is_empty();
         self.listed = None;
         Ok(is_removed)
+    }
+}
+
+#[async_trait]
+impl DeadLetters for PgmqDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        answer_within(COUNTING, self.count_all()).await
+    }
+
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        answer_within(READING, self.read_next()).await
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        answer_within(PUTTING_BACK, self.put_back_listed()).await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        answer_within(REMOVING, self.discard_listed()).await
     }
 
     async fn close(&mut self) {

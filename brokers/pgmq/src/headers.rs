@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Headers, OutboundMessage, Retry};
+use idempotent_mq::{DeadLetter, Delivery, Headers, MessagePlace, OutboundMessage, OwnData, Retry};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+use crate::PgmqTag;
 
 /// The member with the adapter's own data.
 const OWN: &str = "idempotent";
@@ -21,10 +23,14 @@ pub(crate) struct StoredHeaders {
 }
 
 impl StoredHeaders {
-    /// Parses the column. Data that cannot be read is left out.
+    /// Parses the column. Headers that are no object are one header with an empty name, and other data that cannot be read is left out.
     pub(crate) fn parse(column: Option<&str>) -> Self {
-        let parsed = column.and_then(|text| serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(text).ok());
-        let (mut all, mut own) = (parsed.unwrap_or_default(), Map::new());
+        let column = column.filter(|text| *text != "null");
+        let parsed = column.map(|text| {
+            let all = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(text);
+            all.or_else(|_| Ok::<_, serde_json::Error>([(String::new(), serde_json::from_str(text)?)].into()))
+        });
+        let (mut all, mut own) = (parsed.and_then(Result::ok).unwrap_or_default(), Map::new());
         if let Some(value) = all.remove(OWN) {
             own = serde_json::from_str(value.get()).unwrap_or_default();
         }
@@ -48,6 +54,13 @@ impl StoredHeaders {
 
     pub(crate) fn number<N: TryFrom<u64>>(&self, name: &str) -> Option<N> {
         number(&self.own, name)
+    }
+
+    /// Returns the number of the attempt, if a settlement of the message that was stored at this time has written it.
+    pub(crate) fn attempt(&self, sent: i64) -> Option<u32> {
+        let is_ours = self.own.get("sent")?.as_i64() == Some(sent);
+        let place = if is_ours { MessagePlace::Retry } else { MessagePlace::Queue };
+        place.believes(OwnData::Attempt).then(|| self.number("attempt")).flatten()
     }
 
     pub(crate) fn time(&self, name: &str) -> Option<Timestamp> {
@@ -135,13 +148,19 @@ fn plain(name: &str, headers: &Headers) -> Option<Value> {
 }
 
 /// Returns the marks of a message that is retried.
-pub(crate) fn retry_marks(retry: &Retry, settled: u32) -> String {
-    json!({ "attempt": retry.attempt, "first_at": retry.first_at.0, "settled": settled }).to_string()
+pub(crate) fn retry_marks(tag: &PgmqTag, retry: &Retry) -> String {
+    json!({ "attempt": retry.attempt, "first_at": retry.first_at.0, "settled": settlements(tag), "sent": tag.sent })
+        .to_string()
 }
 
 /// Returns the marks of a message that is returned to the queue.
-pub(crate) fn return_marks(settled: u32) -> String {
-    json!({ "settled": settled }).to_string()
+pub(crate) fn return_marks(tag: &PgmqTag) -> String {
+    json!({ "attempt": tag.attempt, "settled": settlements(tag), "sent": tag.sent }).to_string()
+}
+
+/// Returns the number of settlements after this one.
+fn settlements(tag: &PgmqTag) -> u32 {
+    u32::try_from(tag.settled).unwrap_or_default().saturating_add(1)
 }
 
 /// Returns the marks of a dead letter. `death` identifies the death of this message.
@@ -206,8 +225,11 @@ mod tests {
             ("tags", b"b"),
         ];
         assert_eq!(by_name(&stored.headers), expected);
+        for (column, value) in [("[1]", "[1]"), ("7.50", "7.50"), (r#""text""#, "text")] {
+            assert_eq!(by_name(&StoredHeaders::parse(Some(column)).headers), [("", value.as_bytes())]);
+        }
         let damaged = r#"{"idempotent": {"headers": ["%", ["AA"], [1, 2]], "id": 5, "deaths": -1, "letter": {}}}"#;
-        for column in [None, Some("[1]"), Some("null"), Some("{}"), Some(damaged)] {
+        for column in [None, Some("null"), Some("{}"), Some(damaged)] {
             let stored = StoredHeaders::parse(column);
             assert!(
                 stored.headers.is_empty() && stored.letter().is_none() && stored.text("id").is_none(),

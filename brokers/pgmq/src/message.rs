@@ -19,6 +19,10 @@ pub struct PgmqTag {
     pub(crate) reads: i32,
     /// The number of reads that ended by a settlement which returned the message to the queue.
     pub(crate) settled: i32,
+    /// The number of the attempt.
+    pub(crate) attempt: u32,
+    /// The time at which PGMQ stored the message, in microseconds since 1970. Marks with this time are ours.
+    pub(crate) sent: i64,
 }
 
 impl fmt::Debug for PgmqTag {
@@ -42,23 +46,25 @@ impl StoredMessage {
     /// A column is missing, or has another type.
     pub(crate) fn read(queue: &QueueName, row: &PgRow) -> Result<Self, SourceError> {
         let of = |error: sqlx::Error| unreadable("reading a message", &error);
+        let message: Option<String> = row.try_get("message").map_err(of)?;
+        let headers: Option<&str> = row.try_get("headers").map_err(of)?;
+        let headers = StoredHeaders::parse(headers);
+        let sent = row.try_get("enqueued").map_err(of)?;
         let tag = PgmqTag {
             id: row.try_get("msg_id").map_err(of)?,
             reads: row.try_get("read_ct").map_err(of)?,
             settled: row.try_get("settled").map_err(of)?,
+            attempt: headers.attempt(sent).unwrap_or(1),
+            sent,
         };
-        let enqueued: i64 = row.try_get("enqueued").map_err(of)?;
-        let message: Option<String> = row.try_get("message").map_err(of)?;
-        let headers: Option<&str> = row.try_get("headers").map_err(of)?;
-        let headers = StoredHeaders::parse(headers);
         let body = body::load(message.unwrap_or_default(), headers.text("body") == Some(body::ENCODED));
         let mut delivery = Delivery::new(Position::of(queue.shared()).offset(tag.id), body);
         // A queue that was dropped and created again uses the same ids again, but not at the same time.
-        let origin = || format!("{queue}/{}-{enqueued}", tag.id);
+        let origin = || format!("{queue}/{}-{sent}", tag.id);
         delivery.id = Some(headers.text("id").map_or_else(origin, str::to_owned));
         delivery.business_key = headers.text("key").map(str::to_owned);
         delivery.headers.clone_from(&headers.headers);
-        delivery.attempt = Some(headers.number("attempt").unwrap_or(1));
+        delivery.attempt = Some(tag.attempt);
         let delivered = u32::try_from(tag.reads.saturating_sub(tag.settled)).unwrap_or(0);
         delivery.delivered = Some(delivered);
         delivery.redelivered = tag.reads > 1;

@@ -35,7 +35,7 @@ impl Settle<PgmqTag> for PgmqSettler {
         match settlement {
             Settlement::Ack => self.acks.ack(*tag).await,
             Settlement::Retry(retry) => {
-                self.release(tag, retry.after, retry_marks(retry, next(tag)), "retrying a message").await
+                self.release(tag, retry.after, retry_marks(tag, retry), "retrying a message").await
             }
             Settlement::DeadLetter(letter) => self.dead_letter(delivery, tag, letter).await,
             Settlement::GiveBack => self.give_back(tag).await,
@@ -61,7 +61,7 @@ impl PgmqSettler {
 
     /// Makes a message available to all consumers now.
     pub(crate) async fn give_back(&self, tag: &PgmqTag) -> Result<(), SourceError> {
-        self.release(tag, Duration::ZERO, return_marks(next(tag)), "returning a message").await
+        self.release(tag, Duration::ZERO, return_marks(tag), "returning a message").await
     }
 
     /// Makes a message available to all consumers after this time.
@@ -101,11 +101,6 @@ impl PgmqSettler {
             false => Err(gone(DEAD_LETTERING)),
         }
     }
-}
-
-/// Returns the number of settlements after this one.
-fn next(tag: &PgmqTag) -> u32 {
-    u32::try_from(tag.settled).unwrap_or_default().saturating_add(1)
 }
 
 /// Returns a time in microseconds, at most a thousand years.

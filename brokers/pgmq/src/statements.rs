@@ -7,8 +7,22 @@ use std::sync::Arc;
 
 use crate::queue_name::QueueName;
 
-/// The number of settlements that returned the message to the queue, as a column expression.
-const SETTLED: &str = "coalesce(substring(headers #>> '{idempotent,settled}' FROM '^[0-9]{1,9}$')::int, 0)";
+/// The time at which PGMQ stored the message in microseconds since 1970, as a column expression. A writer of the table may store any
+/// time, so the expression never fails.
+macro_rules! sent {
+    () => {
+        "CASE WHEN isfinite(enqueued_at) THEN least(extract(epoch FROM enqueued_at) * 1000000, 9000000000000000000)::bigint \
+         ELSE 0 END"
+    };
+}
+
+/// The number of settlements that returned the message to the queue, as a column expression. A producer does not know the time at
+/// which PGMQ will store its message, so marks with this time are those of a settlement.
+const SETTLED: &str = concat!(
+    "CASE WHEN headers #>> '{idempotent,sent}' = (",
+    sent!(),
+    ")::text THEN coalesce(substring(headers #>> '{idempotent,settled}' FROM '^[0-9]{1,9}$')::int, 0) ELSE 0 END"
+);
 /// The held messages of the arguments: ids, numbers of reads, numbers of settlements.
 const HELD: &str = "unnest($1::bigint[], $2::int[], $3::int[]) AS held(id, reads, ends)";
 const IS_HELD: &str = "msg_id = held.id AND read_ct = held.reads AND";
@@ -83,16 +97,24 @@ fn ack(queue: &QueueName, archives: bool) -> String {
 
 /// Returns the columns of a message.
 fn columns() -> String {
+    let sent = sent!();
     format!(
-        "msg_id, read_ct, {SETTLED} AS settled, (extract(epoch FROM enqueued_at) * 1000000)::bigint AS enqueued, \
-         message::text AS message, headers::text AS headers"
+        "msg_id, read_ct, {SETTLED} AS settled, {sent} AS enqueued, message::text AS message, headers::text AS headers"
     )
 }
 
 /// Returns the headers with changed marks, as an expression.
 fn marked(marks: &str) -> String {
-    let (all, own) = (object("headers"), object("headers -> 'idempotent'"));
+    let (all, own) = (headers(), object("headers -> 'idempotent'"));
     format!("{all} || jsonb_build_object('idempotent', {own} || {marks}::jsonb)")
+}
+
+/// Returns an expression for the headers. Headers that are no object become a member with an empty name.
+fn headers() -> String {
+    format!(
+        "CASE WHEN jsonb_typeof(headers) NOT IN ('object', 'null') THEN jsonb_build_object('', headers) ELSE {} END",
+        object("headers")
+    )
 }
 
 /// Returns an expression for an object, which is empty if the value is something different.
@@ -137,8 +159,8 @@ impl LetterStatements {
         let table = dead.quoted();
         let own = object("headers -> 'idempotent'");
         let back = format!(
-            "{} || jsonb_build_object('idempotent', {own} - ARRAY['attempt', 'letter', 'settled'])",
-            object("headers")
+            "{} || jsonb_build_object('idempotent', {own} - ARRAY['attempt', 'letter', 'settled', 'sent'])",
+            headers()
         );
         Self {
             count: format!("SELECT count(*) AS letters, coalesce(max(msg_id), 0) AS newest FROM {table}").into(),

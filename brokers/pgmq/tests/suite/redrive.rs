@@ -6,7 +6,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, Stored
 use idempotent_pgmq::PgmqDeadLetters;
 use sqlx::Row;
 
-use crate::world::{World, one, settle};
+use crate::world::{World, ms, one, retry, settle};
 
 impl World {
     fn letters(&self) -> PgmqDeadLetters {
@@ -113,6 +113,79 @@ async fn a_letter_of_another_program_is_listed_and_put_back_into_the_queue_of_th
     letters.next().await.unwrap().unwrap();
     world.execute("DELETE FROM pgmq.q_orders_dead").await;
     assert!(!letters.discard().await.unwrap(), "another operator was first");
+}
+
+#[tokio::test]
+async fn a_letter_that_names_another_queue_is_passed_by_and_put_back_to_a_named_queue() {
+    let world = World::new().await;
+    world.source().await;
+    world.execute("SELECT pgmq.create('payments')").await;
+    for queue in ["payments", "no queue; at all"] {
+        let own = format!(r#"{{"idempotent": {{"letter": {{"queue": "{queue}", "reason": "x", "last_at": 1}}}}}}"#);
+        world.execute(&format!("SELECT pgmq.send('orders_dead', '1', '{own}'::jsonb)")).await;
+    }
+    world.bury(&["2"]).await;
+    let summary = Redrive::new().run(&mut world.letters()).await;
+    assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (1, 2), "{summary:?}");
+    assert_eq!(world.number("SELECT count(*) FROM pgmq.q_payments").await, 0);
+    let summary = Redrive::new().run(&mut world.letters().putting_back_to("payments")).await;
+    assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (2, 0), "{summary:?}");
+    assert_eq!(world.number("SELECT count(*) FROM pgmq.q_payments").await, 2);
+}
+
+#[tokio::test]
+async fn marks_that_a_producer_wrote_choose_neither_attempt_nor_count_nor_queue() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    let settler = source.settler();
+    let own = r#"{"idempotent": {"attempt": 70, "settled": 900, "sent": 0, "letter": {"queue": "payments"}}}"#;
+    world.execute(&format!("SELECT pgmq.send('orders', '1', '{own}'::jsonb)")).await;
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(1), Some(1)));
+    settle(&settler, &held, Settlement::GiveBack).await;
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(1), Some(1)), "a return believes nothing either");
+    settle(&settler, &held, retry(ms(1))).await;
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(2), Some(1)), "the mark of the adapter counts");
+    settle(&settler, &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
+    let summary = Redrive::new().run(&mut world.letters()).await;
+    assert!(summary.failed.is_none() && summary.put_back == 1, "{summary:?}");
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.delivered, &*held.0.position.source), (Some(1), Some(1), "orders"));
+}
+
+#[tokio::test]
+async fn rows_with_any_values_are_delivered_and_hold_up_nothing() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    let settler = source.settler();
+    for time in ["infinity", "-infinity", "294276-12-31 23:59:59.999999+00", "4713-01-02 00:00:00+00 BC"] {
+        let row = format!("(enqueued_at, vt, message, headers) VALUES ('{time}', now(), NULL, '[\"a\", {{}}]')");
+        world.execute(&format!("INSERT INTO pgmq.q_orders {row}")).await;
+    }
+    world.execute("SELECT pgmq.send('orders', '1', '\"text\"'::jsonb)").await;
+    let (mut values, mut dead) = (Vec::new(), 0);
+    while dead < 5 {
+        let held = one(&mut source).await;
+        assert_eq!(held.0.delivered, Some(1));
+        if held.0.attempt == Some(1) {
+            settle(&settler, &held, retry(ms(1))).await;
+        } else {
+            assert_eq!(held.0.attempt, Some(2));
+            settle(&settler, &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
+            dead += 1;
+        }
+    }
+    let summary = Redrive::new().run(&mut world.letters()).await;
+    assert!(summary.failed.is_none() && summary.put_back == 5, "{summary:?}");
+    for _ in 0..5 {
+        let held = one(&mut source).await;
+        values.push(held.0.headers.first("").map(|value| String::from_utf8_lossy(value).into_owned()));
+        settle(&settler, &held, Settlement::Ack).await;
+    }
+    values.sort();
+    assert_eq!(values.iter().flatten().collect::<Vec<_>>(), [&["[\"a\", {}]"; 4][..], &["text"]].concat());
 }
 
 #[tokio::test]
