@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use idempotent_core::__private::url::unreached;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, Value};
 
@@ -306,7 +307,10 @@ impl ConnectionInner {
             // A server that replied has the right address and protocol.
             FailureKind::Unreachable if !self.is_known() && !replied => {
                 let address = client.get_connection_info().addr();
-                let remedy = diagnosis::remedy(address, failure.text(), self.timeouts.connect / 2).await;
+                let remedy = match diagnosis::remedy(address, failure.text(), self.timeouts.connect / 2).await {
+                    "" => format!("; {}", unreached(failure.text())),
+                    remedy => remedy.to_owned(),
+                };
                 CallFailure::unreachable(format!("{}{remedy}", failure.text()))
             }
             FailureKind::Store(_) if failure.text().contains("DB index is out of range") => {
@@ -328,7 +332,7 @@ impl ConnectionInner {
             Ok(Ok(client)) => {
                 diagnosis::after_silence(client.get_connection_info().addr(), self.timeouts.connect).await
             }
-            _ => "",
+            _ => diagnosis::SILENT,
         }
     }
 

@@ -2,12 +2,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_mq::SourceError;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, ScriptInvocation, Value};
 use tokio::sync::Mutex;
 
-use crate::error::{ends_connection, failure};
+use crate::error::{ends_connection, failure, silent, unconnected};
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -92,9 +92,10 @@ impl Connection {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.response_timeout));
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let silent = || SourceError::new(SourceErrorKind::Transient, "connecting: no answer within 2 s");
-        let connection = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| silent())?;
-        let connection = connection.map_err(|error| failure("connecting", error))?;
+        let address = self.client.get_connection_info().addr();
+        let connection = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let connection = connection.map_err(|_| silent(address, CONNECT_TIMEOUT))?;
+        let connection = connection.map_err(|error| unconnected(address, error))?;
         state.number += 1;
         state.connection = Some(connection.clone());
         Ok((state.number, connection))

@@ -1,14 +1,42 @@
 //! Conversion of client and server errors into errors of a source.
+use std::time::Duration;
+
+use idempotent_core::__private::url::unreached;
 use idempotent_mq::{SourceError, SourceErrorKind};
-use redis::{ErrorKind, RedisError};
+use redis::{ConnectionAddr, ErrorKind, RedisError};
 
 /// Creates a source error. `doing` names the operation in the text.
 pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
     let code = error.code().unwrap_or_default().to_owned();
     let text = error.detail().unwrap_or_default().to_owned();
     let (kind, remedy) = classify(&error, &code, &text);
-    let reply = if code.is_empty() { error.category().to_owned() } else { format!("{code} {text}") };
+    let reply = if code.is_empty() { error.to_string() } else { format!("{code} {text}") };
     SourceError::new(kind, format!("{doing}: {reply}{remedy}")).with_cause(error)
+}
+
+/// Creates the error of a connection attempt.
+pub(crate) fn unconnected(address: &ConnectionAddr, error: RedisError) -> SourceError {
+    let doing = connecting_to(address);
+    let text = match error.kind() {
+        ErrorKind::Io => format!("{doing}: {error}; {}", unreached(&error.to_string())),
+        ErrorKind::Parse => format!("{doing}: no answer of Redis ({error}); check the host and the port"),
+        _ => return failure(&doing, error),
+    };
+    SourceError::new(SourceErrorKind::Transient, text).with_cause(error)
+}
+
+/// Creates the error of a connection attempt without an answer.
+pub(crate) fn silent(address: &ConnectionAddr, waited: Duration) -> SourceError {
+    let text = format!(
+        "{}: no answer within {waited:?}; check that the server is not overloaded, that the host and the port are its own, and the \
+         network",
+        connecting_to(address)
+    );
+    SourceError::new(SourceErrorKind::Transient, text)
+}
+
+fn connecting_to(address: &ConnectionAddr) -> String {
+    format!("connecting to {address}")
 }
 
 /// Returns whether the connection must be closed: it is broken, or leads to a server that rejects writes.

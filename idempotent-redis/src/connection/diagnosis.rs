@@ -36,9 +36,13 @@ pub(crate) async fn after_silence(address: &ConnectionAddr, timeout: Duration) -
         {
             NO_TLS
         }
-        _ => "",
+        _ => SILENT,
     }
 }
+
+/// Servers of some other protocols wait for the client to speak first, as do networks that drop packets.
+pub(crate) const SILENT: &str =
+    "; check that the server is not overloaded, that the host and the port are its own, and the network";
 
 const NO_TLS: &str = "; this does not look like TLS; use redis://";
 

@@ -13,6 +13,7 @@ mod error;
 mod group_tests;
 mod health;
 mod inbox;
+mod lost_result;
 mod migrate;
 mod open;
 mod options;
@@ -64,6 +65,10 @@ use crate::steps::StepsSql;
 /// are SQLite's own reading of the machine's clock, to the millisecond.
 ///
 /// A task on the runtime of a caller serves waiting calls. Do not share a store with a runtime that is neither run nor dropped.
+///
+/// If the file is removed or replaced while the store has it open, each call is refused, at the cost of one `stat` of about 1 µs per
+/// call. A result that a full disk has no room for is left out, since the effect of its run is done. The store then refuses new
+/// claims until it has stored the largest such result. The health check has the subjects `file`, `space` and `journal`.
 ///
 /// An expired record stays in the file until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///

@@ -80,6 +80,44 @@ async fn invalid_settings_are_fatal_and_outages_are_not() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    // A server that sends these bytes to its only client, or nothing.
+    let greets = |bytes: Option<&'static [u8]>| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let task = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            match bytes {
+                Some(bytes) => std::io::Write::write_all(&mut client, bytes).unwrap(),
+                // Until the client gives up.
+                None => drop(std::io::copy(&mut client, &mut std::io::sink())),
+            }
+        });
+        (address, task)
+    };
+    let servers = [greets(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n")), greets(Some(b"")), greets(None)];
+    let [other, closed, quiet] = servers.each_ref().map(|(address, _)| address.as_str());
+    for (address, words) in [
+        ("127.0.0.1:1", ["onnection refused", "check that the server is running, and the port"]),
+        ("no.such.host.invalid:7", ["lookup", "check the host name"]),
+        (other, ["no answer of Redis", "check the host and the port"]),
+        (closed, ["connecting to", "closes the connection"]),
+        (quiet, ["no answer within 2s", "the host and the port are its own"]),
+    ] {
+        let url = format!("redis://:hush-hush@{address}");
+        let error = StreamsSource::builder(url, "orders", "billing").connect().await.unwrap_err();
+        assert_eq!(error.kind(), SourceErrorKind::Transient, "{error}");
+        for word in words.into_iter().chain([address]) {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!format!("{error:?}").contains("hush-hush"), "{error:?}");
+    }
+    for (_, task) in servers {
+        task.join().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn no_text_contains_a_password() {
     let server = RedisServer::builder().password("hush-hush").start();
     let address = server.address();

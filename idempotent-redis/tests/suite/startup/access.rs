@@ -84,6 +84,31 @@ async fn a_silent_server_fails_within_the_connect_timeout() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    // A server that sends these bytes to each client, as a server of another protocol does.
+    let greets = |bytes: &'static [u8]| {
+        let (listener, address) = silent();
+        std::thread::spawn(move || {
+            while let Ok((mut client, _)) = listener.accept() {
+                let _ = std::io::Write::write_all(&mut client, bytes);
+            }
+        });
+        address
+    };
+    let (http, closed, (_quiet, quiet)) = (greets(b"HTTP/1.1 400 Bad Request\r\n\r\n"), greets(b""), silent());
+    for (address, words) in [
+        ("127.0.0.1:1", ["refused", "check that the server is running, and the port"]),
+        ("no.such.host.invalid:7", ["lookup", "check the host name"]),
+        (&http, ["no connection to", "check the host and"]),
+        (&closed, ["no connection to", "check the host and"]),
+        (&quiet, ["no answer within the connect timeout", "the host and the port are its own"]),
+    ] {
+        let store = quick(format!("redis://:{SECRET}@{address}")).connect_timeout(Duration::from_millis(500));
+        said(store.connect().await, NotApplied, &[&words[..], &[address]].concat());
+    }
+}
+
+#[tokio::test]
 async fn a_missing_password_is_reported_with_a_remedy() {
     let server = RedisServer::builder().password(SECRET).start();
     let url = format!("redis://{}", server.address());

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::SqliteStore;
 use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, Query, query};
+use super::error;
 use super::queued_call::{self, QueuedCall, QueuedRequest};
 use super::requests::Request;
 use crate::answer;
@@ -62,7 +63,7 @@ impl SqliteStore {
             }
             let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn QueuedCall).collect();
             let done = match turn {
-                Ok(mut turn) => store.transact(&mut turn, &mut jobs).await,
+                Ok(mut turn) => store.together::<A>(&mut turn, &mut jobs).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
@@ -76,6 +77,24 @@ impl SqliteStore {
         });
         let gone = |_| asks.iter().map(|_| Err(queued_call::gone(StoreErrorKind::Ambiguous))).collect();
         answers.await.unwrap_or_else(gone)
+    }
+
+    /// Executes a batch in one transaction. On a full disk, results are left out one by one.
+    async fn together<A: Request>(
+        &self,
+        turn: &mut ConnectionGuard<'_>,
+        jobs: &mut [&mut dyn QueuedCall],
+    ) -> Result<(), StoreError> {
+        if self.0.access.lost.is_none() {
+            match self.transact(turn, jobs).await {
+                Err(error) if A::HAS_VALUE && error::is_full(&error) => {}
+                done => return done,
+            }
+        }
+        for job in jobs {
+            job.alone(&self.0.access, turn).await;
+        }
+        Ok(())
     }
 
     /// Decides them one after the other, all of it in one transaction: two trips for up to [`CHUNK`] keys.

@@ -92,12 +92,15 @@ impl SqliteStore {
         if let [job] = jobs {
             return job.alone(&self.0.access, turn).await;
         }
-        let Err(error) = self.transact(turn, jobs).await else { return };
-        // An invalid call must not fail the others. If statements may have been executed, or if the lock is taken, all
-        // calls get the same error.
-        let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
-        if !surely_nothing || error::is_lock(&error) {
-            return queued_call::fail(jobs, &error);
+        // A claim stores the lost result first.
+        if self.0.access.lost.is_none() {
+            let Err(error) = self.transact(turn, jobs).await else { return };
+            // An invalid call must not fail the others. If statements may have been executed, or if the lock is taken, all
+            // calls get the same error.
+            let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
+            if !surely_nothing || error::is_lock(&error) {
+                return queued_call::fail(jobs, &error);
+            }
         }
         for job in jobs {
             job.alone(&self.0.access, turn).await;

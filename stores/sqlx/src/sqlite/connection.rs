@@ -1,14 +1,17 @@
 //! A connection with a fair queue of callers.
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use idempotent_core::StoreError;
+use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either, Executor, Sqlite};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::error::ErrorContext;
+use super::options::DatabaseTarget;
 
 pub(super) type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
@@ -27,7 +30,60 @@ pub(super) struct FairConnection {
     options: SqliteConnectOptions,
     place: Arc<ErrorContext>,
     patience: Duration,
+    /// The file that the connections of the store have open, or `None` for a database in memory.
+    file: Option<Arc<OpenFile>>,
     connection: Mutex<ConnectionState>,
+}
+
+/// The identity of the file that a store opened. SQLite goes on in a file that was removed or replaced, so each write would be lost
+/// without an error.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    path: PathBuf,
+    /// Device and inode. `None` if the system has none, where an open file cannot be removed.
+    id: Option<(u64, u64)>,
+}
+
+impl OpenFile {
+    /// Returns the identity of the file that a connection has just opened.
+    pub(super) fn of(target: &DatabaseTarget) -> Option<Arc<Self>> {
+        match target {
+            DatabaseTarget::Memory => None,
+            DatabaseTarget::File(path) => {
+                Some(Arc::new(Self { id: file_id(path).unwrap_or_default(), path: path.clone() }))
+            }
+        }
+    }
+
+    /// Checks that the path still leads to this file, by one system call.
+    ///
+    /// # Errors
+    /// `Denied`: it leads nowhere, or to another file.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let what = match file_id(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => "removed",
+            Ok(id) if id != self.id => "replaced",
+            // Another error is no evidence.
+            _ => return Ok(()),
+        };
+        Err(StoreError::new(StoreErrorKind::Denied).because(format!(
+            "`{}` was {what} while this store had it open: stop every process that uses a file before it is removed or restored, \
+             and start this one again",
+            self.path.display()
+        )))
+    }
+}
+
+#[cfg(unix)]
+fn file_id(path: &Path) -> std::io::Result<Option<(u64, u64)>> {
+    use std::os::unix::fs::MetadataExt;
+
+    std::fs::metadata(path).map(|found| Some((found.dev(), found.ino())))
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &Path) -> std::io::Result<Option<(u64, u64)>> {
+    Ok(None)
 }
 
 /// An open or closed connection.
@@ -42,12 +98,13 @@ impl FairConnection {
     pub(super) fn new(
         options: SqliteConnectOptions,
         place: Arc<ErrorContext>,
+        file: Option<Arc<OpenFile>>,
         connection: Option<SqliteConnection>,
     ) -> Self {
         // The timeout covers two waits for the lock of another process: of the current caller and of this one.
         let patience = place.busy_timeout.saturating_mul(2).max(Duration::from_secs(1));
         let connection = Mutex::new(ConnectionState { connection, open: false });
-        Self { options, place, patience, connection }
+        Self { options, place, patience, file, connection }
     }
 
     /// Waits for the connection.
@@ -69,6 +126,9 @@ impl FairConnection {
     }
 
     async fn ready<'a>(&'a self, guard: MutexGuard<'a, ConnectionState>) -> Result<ConnectionGuard<'a>, StoreError> {
+        if let Some(file) = &self.file {
+            file.check()?;
+        }
         let mut turn = ConnectionGuard { guard, place: &self.place };
         if turn.guard.open {
             turn.roll_back().await;

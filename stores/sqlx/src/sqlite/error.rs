@@ -94,6 +94,11 @@ pub(super) fn is_lock(error: &StoreError) -> bool {
     error.source().and_then(|source| source.downcast_ref()).is_some_and(is_busy)
 }
 
+/// Returns true if the disk or the quota had no room for the write.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).and_then(primary) == Some(code::FULL)
+}
+
 fn primary(error: &sqlx::Error) -> Option<u32> {
     extended(error).map(|code| code & 0xff)
 }

@@ -109,11 +109,7 @@ impl InboxDatabase for SqliteStore {
     const ONE_WRITER: bool = true;
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        let in_memory = || {
-            let why = "a database in memory has only the connection of the store: use a file";
-            StoreError::new(StoreErrorKind::Denied).because(why)
-        };
-        let pool = self.0.transactions.pool().ok_or_else(in_memory)?.clone();
+        let pool = self.0.transactions.pool()?.clone();
         let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
         match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
             Ok(transaction) => Ok(transaction),

@@ -6,8 +6,9 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row};
 
-use super::connection::FairConnection;
+use super::connection::{FairConnection, OpenFile};
 use super::error::{self, ErrorContext};
+use super::lost_result::LostResult;
 use super::migrate::{self, MIGRATIONS};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::queue::Queue;
@@ -75,15 +76,26 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
             use_wal(&mut connection, &place).await?;
         }
     }
-    let readers = (0..readers).map(|_| FairConnection::new(reading.clone(), place.clone(), None)).collect();
+    let file = OpenFile::of(&target);
+    let connection_to = |options, connection| FairConnection::new(options, place.clone(), file.clone(), connection);
+    let readers = (0..readers).map(|_| connection_to(reading.clone(), None)).collect();
     let options = (target != DatabaseTarget::Memory).then(|| writing.clone());
-    let writer = FairConnection::new(writing, place.clone(), Some(connection));
-    let transactions = Transactions { options, patience: writer.patience(), pool: OnceLock::new() };
+    let writer = connection_to(writing, Some(connection));
+    let transactions = Transactions { options, file, patience: writer.patience(), pool: OnceLock::new() };
     let sql = SqliteStatements::new(&table, builder.clock.is_some());
     let steps = SqliteStatements::steps_sql(&table, builder.clock.is_some());
     let order = SqliteStatements::order_sql(&table, builder.clock.is_some()).into();
     let clock = builder.clock.clone();
-    let access = RecordAccess { sql, place, writer, readers, next_reader: 0.into(), lately: 0.into(), clock };
+    let access = RecordAccess {
+        sql,
+        place,
+        writer,
+        readers,
+        next_reader: 0.into(),
+        lately: 0.into(),
+        lost: LostResult::default(),
+        clock,
+    };
     Ok(SqliteStore(Arc::new(Inner {
         access,
         steps,

@@ -180,17 +180,7 @@ impl SqliteStoreBuilder {
     pub(super) fn target(&self) -> Result<DatabaseTarget, StoreError> {
         let place = self.place.as_str();
         let path = match place.strip_prefix("sqlite:") {
-            Some(rest) => {
-                let path = rest.strip_prefix("//").unwrap_or(rest);
-                if let Some((_, settings)) = path.split_once('?') {
-                    let name = settings.split(['=', '&']).next().unwrap_or_default();
-                    return Err(refused(format!(
-                        "store URL has a setting `{name}` after `?`: settings are made on the builder; give \
-                         `sqlite:PATH`"
-                    )));
-                }
-                path
-            }
+            Some(rest) => rest.strip_prefix("//").unwrap_or(rest),
             None => match place.split_once("://") {
                 // What follows may hold a password: it is not shown.
                 Some((scheme, _)) => {
@@ -202,7 +192,21 @@ impl SqliteStoreBuilder {
                 None => place,
             },
         };
+        if let Some((_, settings)) = path.split_once('?') {
+            let name = settings.split(['=', '&']).next().unwrap_or_default();
+            return Err(refused(format!(
+                "store URL has a setting `{name}` after `?`: settings are made on the builder; give `sqlite:PATH`"
+            )));
+        }
+        if path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
+            let text =
+                "store URL is a `file:` URI of SQLite: this store takes a path, `sqlite:PATH` or `sqlite::memory:`";
+            return Err(refused(text.into()));
+        }
         match path {
+            name if [":memory", "memory:", "memory"].contains(&name) => Err(refused(format!(
+                "the path of the database is `{name}`: did you mean `sqlite::memory:`? A file of this name is `./{name}`"
+            ))),
             "" => Err(refused("the path of the database is empty: use `sqlite:PATH` or `sqlite::memory:`".into())),
             ":memory:" => Ok(DatabaseTarget::Memory),
             path => Ok(DatabaseTarget::File(PathBuf::from(path))),
@@ -230,7 +234,7 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
             return Err(denied(text).with_source(error));
         }
     }
-    // Absolute, since SQLite takes what begins with `file:` for a URI of its own.
+    // Another working directory must not change the file.
     std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is not a valid path: {error}")))
 }
 

@@ -7,6 +7,7 @@ use idempotent_core::{Clock, Key, Record, StoreError, Timestamp};
 use super::columns::{id, now};
 use super::connection::{ConnectionGuard, FairConnection, Query, query};
 use super::error::ErrorContext;
+use super::lost_result::LostResult;
 use super::statements::SqliteStatements;
 use crate::row::{self, signed};
 
@@ -21,6 +22,7 @@ pub(super) struct RecordAccess {
     pub(super) next_reader: AtomicUsize,
     /// The number of consecutive new keys among claims that arrived alone; below zero, the number of consumed keys.
     pub(super) lately: AtomicI32,
+    pub(super) lost: LostResult,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
 

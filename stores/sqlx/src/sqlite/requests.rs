@@ -26,6 +26,8 @@ pub(super) trait Request: Clone + Send + Sync + 'static {
     type Answer: Send + Sync + 'static;
     /// True if the answer may need no write.
     const MAY_BE_A_DUPLICATE: bool = false;
+    /// True if a full disk may have room for the request without its value.
+    const HAS_VALUE: bool = false;
 
     fn key(&self) -> &Key;
 
@@ -53,6 +55,10 @@ impl Request for ClaimRequest {
     }
 
     async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Claim, StoreError> {
+        if let Err(full) = access.store_lost_result(turn).await {
+            let found = access.look(turn, &self.key).await?;
+            return found.and_then(|(record, now)| answer::claim(&record, false, self, now)).ok_or(full);
+        }
         // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock and
         // most of what a claim carries.
         let lately = access.lately.load(Ordering::Relaxed);
@@ -133,6 +139,7 @@ impl Request for (ClaimHandle, Duration) {
 
 impl Request for (ClaimHandle, Completion) {
     type Answer = Settled;
+    const HAS_VALUE: bool = true;
 
     fn key(&self) -> &Key {
         &self.0.key
@@ -143,12 +150,10 @@ impl Request for (ClaimHandle, Completion) {
     }
 
     async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
-        let (held, completion) = self;
-        let write = || {
-            let query = held_query(&access.sql.complete, held).bind(completion.value.clone());
-            query.bind(micros(completion.retain))
-        };
-        access.settle(turn, self, write).await
+        match access.complete(turn, self).await {
+            Err(error) => access.complete_without_result(turn, self, &error).await.unwrap_or(Err(error)),
+            settled => settled,
+        }
     }
 }
 
@@ -224,6 +229,19 @@ impl Request for Forget {
 }
 
 impl RecordAccess {
+    pub(super) async fn complete(
+        &self,
+        turn: &mut ConnectionGuard<'_>,
+        ask: &(ClaimHandle, Completion),
+    ) -> Result<Settled, StoreError> {
+        let (held, completion) = ask;
+        let write = || {
+            let query = held_query(&self.sql.complete, held).bind(completion.value.clone());
+            query.bind(micros(completion.retain))
+        };
+        self.settle(turn, ask, write).await
+    }
+
     /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
     async fn settle<A: Request<Answer = Settled>>(
         &self,

@@ -30,6 +30,7 @@ pub(super) struct SqliteStatements {
     pub(super) look: Arc<str>,
     pub(super) renew: Arc<str>,
     pub(super) complete: Arc<str>,
+    pub(super) store_value: Arc<str>,
     pub(super) delete: Arc<str>,
     pub(super) vacate: Arc<str>,
     pub(super) end: Arc<str>,
@@ -73,6 +74,7 @@ impl SqliteStatements {
             look: maker.look().into(),
             renew: maker.renew().into(),
             complete: maker.complete().into(),
+            store_value: maker.store_value().into(),
             delete: maker.delete().into(),
             vacate: maker.vacate().into(),
             end: maker.end().into(),
@@ -243,6 +245,15 @@ impl StatementBuilder {
         let now = self.now(6);
         let expires = plus(&now, "?5");
         self.update(&format!("state=2, value=?4, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
+    }
+
+    /// Returns the statement that adds the value to a record that was completed without it. ?4 value
+    fn store_value(&self) -> String {
+        let (table, sound) = (&self.table, sound());
+        format!(
+            "UPDATE {table} SET value=?4 \
+             WHERE id=?1 AND owner=?2 AND fencing=coalesce(?3,fencing) AND state=2 AND value IS NULL AND {sound}"
+        )
     }
 
     /// Returns the deletion. ?4 error. An expired tombstone keeps the fencing number until the purge.

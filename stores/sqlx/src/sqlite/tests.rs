@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OnExpiry, OwnerToken, Scene, StoreError,
+    StoreErrorKind,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{ConnectOptions, Row};
@@ -30,36 +31,86 @@ pub(super) fn request(part: &str) -> ClaimRequest {
     }
 }
 
+fn request_of(part: &str, owner: u128) -> ClaimRequest {
+    ClaimRequest { owner: OwnerToken(owner), ..request(part) }
+}
+
 pub(super) async fn open() -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("records.db").to_str().unwrap()).await.unwrap();
     (folder, store)
 }
 
-#[tokio::test]
-async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
-    let (_folder, store) = open().await;
-    assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-    store.0.access.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
-    let held = ClaimHandle::unanswered(key("a"), OwnerToken(1));
-    let big = Completion { value: Some(Arc::from(vec![7; 1 << 20])), retain: Duration::from_secs(60) };
-    let error = store.complete(&held, &big).await.unwrap_err();
+async fn limit(store: &SqliteStore, pages: u32) {
+    let limit = format!("PRAGMA max_page_count={pages}");
+    store.0.access.writer.turn().await.unwrap().first(sqlx::query(sqlx::AssertSqlSafe(limit))).await.unwrap();
+}
+
+fn done(bytes: usize) -> Completion {
+    Completion { value: Some(Arc::from(vec![7; bytes])), retain: Duration::from_secs(60) }
+}
+
+fn held(part: &str) -> ClaimHandle {
+    ClaimHandle::unanswered(key(part), OwnerToken(1))
+}
+
+/// Checks that the error says that the disk is full.
+#[track_caller]
+fn is_full<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    let error = answer.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
     for word in ["full", "records.db", "free some space"] {
         assert!(error.to_string().contains(word), "{error}");
     }
-    assert_eq!(store.peek(&held.key).await.unwrap().unwrap().state.kind(), StateKind::Consuming);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
+    let (_folder, store) = open().await;
+    limit(&store, 5).await;
     // A batch that does not fit fails as a whole.
     let many: Vec<_> = (0..500).map(|index| request(&format!("{index}"))).collect();
-    let answers = idempotent_core::Batch::claim_all(&store, &many).await;
-    for answer in answers {
-        let error = answer.unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-        assert!(error.to_string().contains("free some space"), "{error}");
-    }
+    idempotent_core::Batch::claim_all(&store, &many).await.into_iter().for_each(is_full);
     assert!(store.peek(&key("0")).await.unwrap().is_none());
-    let small = Completion { value: None, ..big };
-    assert_eq!(store.complete(&held, &small).await.unwrap(), Settled::Done, "what fits is still written");
+    assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
+    let small = Completion { value: None, ..done(0) };
+    assert_eq!(store.complete(&held("a"), &small).await.unwrap(), Settled::Done, "what fits is still written");
+}
+
+/// The effect of the run is done, so a retry would double it.
+#[tokio::test]
+async fn a_result_that_a_full_disk_has_no_room_for_is_left_out_and_no_run_begins_until_it_fits() {
+    for in_a_batch in [false, true] {
+        let (_folder, store) = open().await;
+        for part in ["a", "b"] {
+            assert!(matches!(store.claim(&request(part)).await, Ok(Claim::Acquired(_))));
+        }
+        limit(&store, 5).await;
+        let completed = match in_a_batch {
+            false => vec![store.complete(&held("a"), &done(1 << 20)).await, store.complete(&held("b"), &done(4)).await],
+            true => {
+                let both = [(held("a"), done(1 << 20)), (held("b"), done(4))];
+                idempotent_core::Batch::complete_all(&store, &both).await
+            }
+        };
+        assert!(completed.into_iter().all(|settled| settled.unwrap() == Settled::Done));
+        let Claim::Consumed(found) = store.claim(&request_of("a", 2)).await.unwrap() else { panic!("not consumed") };
+        assert!(found.value.is_none());
+        let Claim::Consumed(found) = store.claim(&request_of("b", 2)).await.unwrap() else { panic!("not consumed") };
+        assert_eq!(found.value.unwrap().len(), 4, "what fits is stored");
+        is_full(store.claim(&request("c")).await);
+        let together: Vec<_> = ["c", "d"].map(request).into();
+        idempotent_core::Batch::claim_all(&store, &together).await.into_iter().for_each(is_full);
+        let report = idempotent_core::store::Health::check(&store).await.unwrap();
+        assert!(report.to_string().contains("consumed without its result of 1048576 bytes"), "{report}");
+
+        limit(&store, 1 << 20).await;
+        assert!(matches!(store.claim(&request("c")).await, Ok(Claim::Acquired(_))));
+        let Claim::Consumed(found) = store.claim(&request_of("a", 2)).await.unwrap() else { panic!("not consumed") };
+        assert_eq!(found.value.unwrap().len(), 1 << 20, "the result is stored after all");
+        let report = idempotent_core::store::Health::check(&store).await.unwrap();
+        assert!(!report.to_string().contains("full"), "{report}");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{ConnectOptions, Row};
 
 use super::columns::id;
-use super::connection::FairConnection;
+use super::connection::{FairConnection, OpenFile};
 use super::migrate::migrate_to;
 use super::open::{connections, place, use_wal};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
@@ -116,8 +116,9 @@ impl SqliteTier {
         let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
         migrate_to(&mut connection, &table, &place, true, MIGRATIONS, &COLUMNS).await?;
         use_wal(&mut connection, &place).await?;
-        let reader = FairConnection::new(reading, place.clone(), None);
-        let writer = FairConnection::new(writing, place, Some(connection));
+        let file = OpenFile::of(&target);
+        let reader = FairConnection::new(reading, place.clone(), file.clone(), None);
+        let writer = FairConnection::new(writing, place, file, Some(connection));
         Ok(Self(Arc::new(TierFile { path: shown, writer, reader, clock })))
     }
 

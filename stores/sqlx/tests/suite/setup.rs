@@ -1,9 +1,12 @@
 //! Errors of opening a store, and their texts.
+use std::sync::Arc;
 
-use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
-use idempotent_sqlx::{SchemaStep, SqliteStore};
+use idempotent_core::store::{Health, Severity};
+use idempotent_core::{Batch, CacheTier, Claim, ClaimMode, Store, StoreError, StoreErrorKind, TransactionSource};
+use idempotent_sqlx::{SchemaStep, SqliteStore, SqliteTier};
+use sqlx::Transaction;
 
-use crate::support::{Place, key, request};
+use crate::support::{Place, done, held, key, request};
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &[&str]) {
@@ -155,11 +158,22 @@ async fn a_place_that_is_not_a_path_is_refused_without_its_password() {
         ("sqlite:", "empty"),
         ("postgres://me:secret@host/db", "scheme `postgres`"),
         ("sqlite:x.db?mode=ro", "setting `mode`"),
+        ("x.db?mode=ro", "setting `mode`"),
+        ("file::memory:?cache=shared", "setting `cache`"),
+        ("file:x.db", "is a `file:` URI of SQLite: this store takes a path"),
+        ("sqlite:FILE:x.db", "is a `file:` URI of SQLite: this store takes a path"),
+        ("sqlite:memory", "did you mean `sqlite::memory:`?"),
+        ("sqlite:memory:", "did you mean `sqlite::memory:`?"),
+        (":memory", "did you mean `sqlite::memory:`? A file of this name is `./:memory`"),
         ("a\0b", "NUL"),
     ] {
         let open = SqliteStore::open(place).await;
         assert!(!open.as_ref().unwrap_err().to_string().contains("secret"));
         refused(open, StoreErrorKind::Schema, &[word]);
+    }
+    for name in ["file::memory:?cache=shared", "file:x.db", "FILE:x.db", "memory", "memory:", ":memory", "x.db?mode=ro"]
+    {
+        assert!(!std::path::Path::new(name).exists(), "{name}");
     }
 }
 
@@ -200,8 +214,8 @@ async fn every_way_to_write_a_path_leads_to_the_same_file() {
         let store = SqliteStore::open(url).await.unwrap();
         assert!(matches!(store.claim(&request(&key("a"), 2)).await, Ok(Claim::InFlight(_))));
     }
-    // What SQLite would take for a URI, a path with a blank, a question mark, a percent sign.
-    for name in ["file:x.db", "a b.db", "a?mode=memory", "100%25.db"] {
+    // What SQLite would take for a URI, a path with a blank, a percent sign, and a path like the database in memory.
+    for name in ["file:x.db", "a b.db", "100%25.db", "memory"] {
         let path = place.folder.path().join(name);
         SqliteStore::open(path.to_str().unwrap()).await.unwrap();
         assert!(path.is_file(), "{name}");
@@ -233,5 +247,42 @@ async fn a_mistyped_url_that_is_taken_for_a_path_shows_no_password() {
     for place in ["redis//user:s3cr3t@host/0", "redis:user:s3cr3t@host/x"] {
         let error = SqliteStore::open(place).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error}");
+    }
+}
+
+/// SQLite goes on in such a file without an error, so each write would be lost.
+#[tokio::test]
+async fn a_file_that_is_removed_or_replaced_while_it_is_open_is_refused_until_it_is_back() {
+    for word in ["removed", "replaced"] {
+        let place = Place::new();
+        let (store, shown) = (place.open().await, place.path.to_str().unwrap());
+        let tier = SqliteTier::open(place.folder.path().join("tier.db").to_str().unwrap()).await.unwrap();
+        assert!(matches!(store.claim(&request(&key("a"), 1)).await, Ok(Claim::Acquired(_))));
+        let away =
+            ["records.db", "tier.db"].map(|name| (place.folder.path().join(name), place.folder.path().join("away")));
+        for (path, folder) in &away {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::rename(path, folder.join(path.file_name().unwrap())).unwrap();
+            if word == "replaced" {
+                std::fs::copy(folder.join(path.file_name().unwrap()), path).unwrap();
+            }
+        }
+        let words = [shown, word, "stop every process that uses a file", "start this one again"];
+        refused(store.claim(&request(&key("b"), 1)).await, StoreErrorKind::Denied, &words);
+        refused(store.peek(&key("a")).await, StoreErrorKind::Denied, &words);
+        refused(store.complete(&held(&key("a"), 1), &done(b"")).await, StoreErrorKind::Denied, &words);
+        refused(store.claim_all(&[request(&key("b"), 1)]).await.remove(0), StoreErrorKind::Denied, &words);
+        let run = store.capabilities().transact.unwrap().transactional_run(ClaimMode::Inside);
+        let run = run.downcast::<Arc<dyn TransactionSource<Transaction<'static, sqlx::Sqlite>>>>().unwrap();
+        refused(run.claim(&request(&key("b"), 1)).await, StoreErrorKind::Denied, &words);
+        refused(tier.recall(&key("a")).await, StoreErrorKind::Denied, &["tier.db", word]);
+        let report = store.check().await.unwrap();
+        assert!(report.severity() == Severity::Refuse && report.to_string().contains(word), "{report}");
+
+        for (path, folder) in &away {
+            std::fs::rename(folder.join(path.file_name().unwrap()), path).unwrap();
+        }
+        assert!(matches!(store.claim(&request(&key("a"), 2)).await, Ok(Claim::InFlight(_))));
+        assert_eq!(tier.recall(&key("a")).await.unwrap(), None);
     }
 }
