@@ -33,6 +33,10 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             let reason = format!("delivered {times} times without a result, the limit is {most}");
             return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }
+        if let Some(reason) = delivery.unreadable.clone() {
+            self.counters.undecodable();
+            return Some((Decision::DeadLetter { reason }, DeliveryEnd::DeadLettered));
+        }
         let (bytes, most) = (delivery.body.len(), self.max_body);
         if bytes > most {
             self.counters.undecodable();

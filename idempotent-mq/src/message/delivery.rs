@@ -1,4 +1,5 @@
 //! A message as the broker delivered it.
+use std::borrow::Cow;
 use std::fmt;
 
 use idempotent_core::Timestamp;
@@ -44,6 +45,9 @@ pub struct Delivery {
     pub first_at: Option<Timestamp>,
     /// The number of earlier dead-letterings of the message, as stored by the adapter. Above 0 for a redriven message.
     pub deaths: u32,
+    /// The reason for which the adapter could not read a part of the message, such as headers that its client cannot represent. The
+    /// consumer dead-letters the message without a run.
+    pub unreadable: Option<Cow<'static, str>>,
     /// The time at which [`Source::receive`](crate::Source::receive) returned the delivery. The consumer sets this field.
     pub received_at: Timestamp,
 }
@@ -64,6 +68,7 @@ impl Delivery {
             expires_at: None,
             first_at: None,
             deaths: 0,
+            unreadable: None,
             received_at: Timestamp(0),
         }
     }

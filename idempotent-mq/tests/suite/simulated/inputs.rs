@@ -137,6 +137,20 @@ async fn a_message_past_its_own_time_is_not_even_read() {
 }
 
 #[tokio::test]
+async fn a_message_that_its_adapter_cannot_read_is_dead_lettered_with_the_reason_and_does_not_run() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    let mut delivery = Delivery::new(Position::of("orders"), b"{}".to_vec());
+    delivery.unreadable = Some("a header has a name that is not UTF-8".into());
+    world.broker.send_delivery("raw", delivery);
+    world.clock.settle().await;
+    let (_, letter) = world.broker.dead().remove(0);
+    assert_eq!((job.runs(), &*letter.reason), (0, "a header has a name that is not UTF-8"));
+    assert_eq!((process.counts().undecodable, process.counts().dead_lettered), (1, 1));
+}
+
+#[tokio::test]
 async fn a_message_id_used_again_for_other_content_is_dead_lettered() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
