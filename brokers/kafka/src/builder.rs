@@ -13,7 +13,9 @@ use tokio::task::spawn_blocking;
 use crate::assignment::Assignment;
 use crate::error::{failure, fatal, transient};
 use crate::group_events::GroupEvents;
+use crate::headers::{ABORTS, Names};
 use crate::member::Member;
+use crate::message::LONGEST_NAME;
 use crate::producer::{Producer, QuietContext};
 use crate::settler::KafkaSettler;
 use crate::topics::{Declaration, Topics};
@@ -35,6 +37,7 @@ pub struct KafkaSourceBuilder {
     dead: Option<String>,
     retry: Option<String>,
     transactions: Option<String>,
+    utf8_header_names: bool,
 }
 
 /// The position of the first message of a group without committed offsets.
@@ -69,6 +72,7 @@ impl KafkaSourceBuilder {
             dead: None,
             retry: None,
             transactions: None,
+            utf8_header_names: false,
         }
     }
 
@@ -161,6 +165,16 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// States that all producers of the topic write the names of headers in UTF-8. A program that is built with `panic = "abort"` must
+    /// state that, because the client panics for another name. Changes nothing in other programs.
+    ///
+    /// # Default
+    /// A message with such a name is dead-lettered
+    pub fn utf8_header_names(mut self) -> Self {
+        self.utf8_header_names = true;
+        self
+    }
+
     /// Connects, creates or checks the topics, and joins the group.
     ///
     /// # Errors
@@ -176,7 +190,8 @@ impl KafkaSourceBuilder {
         let (dead, retry): (_, Option<Arc<str>>) = (setup.topics.dead.clone(), self.retry.map(Into::into));
         let assignment = Assignment::new(setup.transactions.is_some());
         let (requests, inbox) = mpsc::unbounded_channel();
-        let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone());
+        let names = Names::stated(self.utf8_header_names, ABORTS)?;
+        let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone(), names);
         start(member, setup).await?;
         let settler =
             KafkaSettler { assignment, producer: Producer::new(&self.server)?, group: self.group, dead, retry };
@@ -224,7 +239,12 @@ impl KafkaSourceBuilder {
             [("topic", Some(&*self.topic)), ("dead_letters", Some(&*dead)), ("retry_topic", retry), ("member", member)];
         for (what, name) in names.into_iter().filter_map(|(what, name)| Some((what, name?))) {
             let is_valid = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
-            if name.is_empty() || name.len() > 249 || !name.chars().all(is_valid) || name == "." || name == ".." {
+            if name.is_empty()
+                || name.len() > LONGEST_NAME
+                || !name.chars().all(is_valid)
+                || name == "."
+                || name == ".."
+            {
                 let text = format!("`{what}` is `{name}`; use at most 249 letters, digits, `-`, `_` and `.`");
                 return Err(fatal(doing, &text));
             }

@@ -1,21 +1,17 @@
 //! Listing, redriving and removing the dead letters of a topic.
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_mq::{DeadLetters, SourceError, StoredLetter};
-use rdkafka::consumer::{Consumer, StreamConsumer};
-use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Message};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::message::Message;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use crate::KafkaOptions;
-use crate::error::{copy_failure, failure, fatal, transient};
+use crate::error::{fatal, is_partition_missing, refused, transient};
+use crate::headers::HeaderWriter;
+use crate::letter_clients::{Opened, PUTTING_BACK, READING, config, original};
 use crate::message::{Copy, Letter, removal};
-use crate::producer::{Producer, QuietContext};
-use crate::topics::{exists, no_topic};
 
 /// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive).
 ///
@@ -23,7 +19,7 @@ use crate::topics::{exists, no_topic};
 /// this type no longer lists the letter, and the broker deletes both records at its next compaction. Listing therefore reads the whole
 /// topic.
 ///
-/// Each letter is produced to its original topic and partition, and then removed. If the process dies in between, or two processes
+/// Each letter is produced to the topic of this handle and its original partition, and then removed. If the process dies in between, or two processes
 /// redrive the same letter, the message is a duplicate with the same id. All groups of the topic receive the message again.
 ///
 /// ```no_run
@@ -41,13 +37,17 @@ use crate::topics::{exists, no_topic};
 #[must_use]
 pub struct KafkaDeadLetters {
     server: KafkaOptions,
+    topic: String,
     dead: String,
+    /// The topic that the operator names.
+    to: Option<String>,
+    leaves_out_unreadable: bool,
     opened: Option<Opened>,
     /// The letters that the listing still returns, or `None` before the first count.
     listed: Option<BTreeSet<Offsets>>,
     /// The partitions whose end the listing has not reached.
     open: HashSet<i32>,
-    current: Option<Letter>,
+    current: Option<Arc<Letter>>,
 }
 
 /// A partition and an offset.
@@ -60,20 +60,17 @@ enum LetterName {
     Position(Offsets),
 }
 
-/// The maximum time without an event while the letters are read.
-const SILENCE: Duration = Duration::from_secs(10);
-/// The maximum time of the client's own thread to change the positions.
-const SEEK: Duration = Duration::from_secs(1);
-const PUTTING_BACK: &str = "putting a dead letter back";
 const REMOVING: &str = "removing a dead letter";
-const READING: &str = "reading the dead letters";
 
 impl KafkaDeadLetters {
     /// Creates a handle to the dead letters in `TOPIC-dead`.
     pub fn new(server: impl Into<KafkaOptions>, topic: impl AsRef<str>) -> Self {
         Self {
             server: server.into(),
+            topic: topic.as_ref().to_owned(),
             dead: format!("{}-dead", topic.as_ref()),
+            to: None,
+            leaves_out_unreadable: false,
             opened: None,
             listed: None,
             open: HashSet::new(),
@@ -87,6 +84,26 @@ impl KafkaDeadLetters {
     /// `TOPIC-dead`
     pub fn stored_in(mut self, topic: impl Into<String>) -> Self {
         self.dead = topic.into();
+        self
+    }
+
+    /// Puts all letters back to this topic, whatever topic they name. Their record keys choose the partitions.
+    ///
+    /// # Default
+    /// The topic of this handle. A letter of another topic or of another program is
+    /// [`Refused`](idempotent_mq::SourceErrorKind::Refused)
+    pub fn putting_back_to(mut self, topic: impl Into<String>) -> Self {
+        self.to = Some(topic.into());
+        self
+    }
+
+    /// Puts letters whose headers the client [cannot read](crate#headers-that-the-client-cannot-read) back without these headers, so
+    /// that a handler runs.
+    ///
+    /// # Default
+    /// A letter is put back with all its headers, and consumers of this adapter dead-letter it again
+    pub fn without_unreadable_headers(mut self) -> Self {
+        self.leaves_out_unreadable = true;
         self
     }
 
@@ -119,22 +136,54 @@ impl KafkaDeadLetters {
     }
 
     /// Returns the letter that `next` returned last.
-    fn current(&self, doing: &str) -> Result<&Letter, SourceError> {
-        self.current.as_ref().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
+    fn current(&self, doing: &str) -> Result<Arc<Letter>, SourceError> {
+        self.current.clone().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
     }
 
-    /// Writes the record that removes the current letter.
-    async fn remove(&mut self) -> Result<(), SourceError> {
-        let key = self.current(REMOVING)?.key.clone().ok_or_else(|| {
-            fatal(
-                REMOVING,
-                "another program wrote the letter without a record key; delete it by `kafka-delete-records`",
-            )
-        })?;
+    /// Writes the record with this key that removes the current letter.
+    async fn remove(&mut self, key: Vec<u8>) -> Result<(), SourceError> {
         let dead = self.dead.clone();
         self.open().await?.produce(&dead, removal(key), REMOVING).await?;
         self.current = None;
         Ok(())
+    }
+
+    /// Returns the topic to which a letter goes, and whether it is the topic of the message.
+    fn target(&self, letter: &Letter) -> Result<(String, bool), SourceError> {
+        match (&self.to, &letter.topic) {
+            (Some(to), topic) => Ok((to.clone(), topic.as_ref() == Some(to))),
+            (None, Some(topic)) if *topic == self.topic => Ok((topic.clone(), true)),
+            (None, Some(topic)) => {
+                let text = format!(
+                    "the letter is of the topic `{topic}`; open the dead letters of that topic, or name a topic by `putting_back_to`"
+                );
+                Err(refused(PUTTING_BACK, &text))
+            }
+            (None, None) => {
+                let text =
+                    "another program wrote the letter, and its topic is unknown; name a topic by `putting_back_to`";
+                Err(refused(PUTTING_BACK, text))
+            }
+        }
+    }
+
+    /// Returns the message that puts a letter back.
+    async fn revived(&self, letter: Arc<Letter>) -> Result<Copy, SourceError> {
+        let Some((place, offset)) = letter.record.clone() else {
+            let drops = self.leaves_out_unreadable && letter.is_unreadable;
+            return Ok(letter.put_back(if drops { HeaderWriter::default() } else { letter.produced() }));
+        };
+        if *place.topic != *self.topic {
+            // The data of a letter must not choose what an operator reads.
+            let (topic, number) = (place.topic, place.number);
+            let text = format!(
+                "the letter lacks its body, which is `{topic}/{number}/{offset}`; produce the message yourself"
+            );
+            return Err(refused(PUTTING_BACK, &text));
+        }
+        let config = config(&self.server)?;
+        let reading = spawn_blocking(move || original(&config, &letter, &place, offset));
+        reading.await.map_err(|error| transient(PUTTING_BACK, error))?
     }
 }
 
@@ -181,7 +230,7 @@ impl DeadLetters for KafkaDeadLetters {
                 let (partition, offset) = at;
                 let place = format_args!("{partition}/{offset}");
                 let read = StoredLetter::at(place, letter.delivery.clone(), letter.letter.clone());
-                self.current = Some(letter);
+                self.current = Some(Arc::new(letter));
                 return Ok(Some(read));
             }
         }
@@ -190,20 +239,27 @@ impl DeadLetters for KafkaDeadLetters {
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let letter = self.current(PUTTING_BACK)?;
-        let Some((topic, copy)) = letter.put_back() else {
-            return Err(fatal(
-                PUTTING_BACK,
-                "another program wrote the letter, and its topic is unknown; produce the message yourself",
-            ));
-        };
-        let topic = topic.to_owned();
-        self.open().await?.produce(&topic, copy, PUTTING_BACK).await?;
-        self.remove().await?;
+        // A letter that cannot be removed would be put back again and again.
+        let key = key(&letter)?;
+        let (topic, is_origin) = self.target(&letter)?;
+        let mut copy = self.revived(letter).await?;
+        let opened = self.open().await?;
+        if !is_origin {
+            copy.partition = None;
+        }
+        match opened.produce(&topic, copy.clone(), PUTTING_BACK).await {
+            Err(error) if is_partition_missing(&error) => {
+                opened.produce(&topic, Copy { partition: None, ..copy }, PUTTING_BACK).await?;
+            }
+            produced => produced?,
+        }
+        self.remove(key).await?;
         Ok(true)
     }
 
     async fn discard(&mut self) -> Result<bool, SourceError> {
-        self.remove().await?;
+        let key = key(&*self.current(REMOVING)?)?;
+        self.remove(key).await?;
         Ok(true)
     }
 
@@ -212,94 +268,8 @@ impl DeadLetters for KafkaDeadLetters {
     }
 }
 
-/// The clients of an open handle.
-struct Opened {
-    consumer: Option<StreamConsumer<QuietContext>>,
-    producer: Producer,
-    dead: String,
-    partitions: Vec<i32>,
-    /// True once the consumer reads the partitions.
-    is_assigned: bool,
-}
-
-impl Opened {
-    /// Connects. Blocks the thread.
-    fn new(server: &KafkaOptions, dead: &str) -> Result<Self, SourceError> {
-        let mut config = server.client()?;
-        // The client reads without a group only if a name is set. It neither joins nor commits.
-        config.set("group.id", "idempotent-dead-letters").set("enable.auto.commit", "false");
-        config.set("enable.partition.eof", "true").set("auto.offset.reset", "earliest");
-        let created = config.create_with_context(QuietContext);
-        let consumer: StreamConsumer<QuietContext> =
-            created.map_err(|error| failure("configuring the client", error))?;
-        if !exists(&consumer, dead)? {
-            return Err(no_topic(dead));
-        }
-        let metadata = consumer.fetch_metadata(Some(dead), SILENCE).map_err(|error| failure(READING, error))?;
-        let topic = metadata.topics().first();
-        let partitions = topic.map(|topic| topic.partitions().iter().map(|partition| partition.id()).collect());
-        Ok(Self {
-            consumer: Some(consumer),
-            producer: Producer::new(server)?,
-            dead: dead.to_owned(),
-            partitions: partitions.unwrap_or_default(),
-            is_assigned: false,
-        })
-    }
-
-    /// Starts to read all partitions from their beginning, and returns them. Blocks the thread.
-    ///
-    /// The partitions are assigned once. If the client ends shortly after a second assignment, it aborts the process.
-    fn rewind(&mut self) -> Result<HashSet<i32>, SourceError> {
-        let mut list = TopicPartitionList::new();
-        for partition in &self.partitions {
-            let added = list.add_partition_offset(&self.dead, *partition, Offset::Beginning);
-            added.map_err(|error| failure(READING, error))?;
-        }
-        let Some(consumer) = &self.consumer else { return Ok(HashSet::new()) };
-        if self.is_assigned {
-            let sought = consumer.seek_partitions(list, SEEK).map_err(|error| failure(READING, error))?;
-            for partition in sought.elements() {
-                partition.error().map_err(|error| failure(READING, error))?;
-            }
-        } else {
-            consumer.assign(&list).map_err(|error| failure(READING, error))?;
-            self.is_assigned = true;
-        }
-        Ok(self.partitions.iter().copied().collect())
-    }
-
-    /// Returns the next record, or `None` at the end of a partition.
-    async fn next(&self, open: &mut HashSet<i32>) -> Result<Option<BorrowedMessage<'_>>, SourceError> {
-        let silent = || transient(READING, std::io::Error::other("no answer within 10 s"));
-        // The consumer is only missing while it is dropped.
-        let consumer = self.consumer.as_ref().ok_or_else(silent)?;
-        match timeout(SILENCE, consumer.recv()).await.map_err(|_| silent())? {
-            Ok(message) => Ok(Some(message)),
-            Err(KafkaError::PartitionEOF(partition)) => {
-                open.remove(&partition);
-                Ok(None)
-            }
-            Err(error) => Err(failure(READING, error)),
-        }
-    }
-
-    async fn produce(&self, topic: &str, copy: Copy, doing: &str) -> Result<(), SourceError> {
-        let sent = self.producer.confirmed(topic, copy).await;
-        sent.map(drop).map_err(|error| copy_failure(doing, error))
-    }
-}
-
-/// Ends the client on another thread, because the end blocks.
-impl Drop for Opened {
-    fn drop(&mut self) {
-        let consumer = self.consumer.take();
-        std::thread::spawn(move || drop(consumer));
-    }
-}
-
-impl std::fmt::Debug for Opened {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("dead", &self.dead).finish_non_exhaustive()
-    }
+/// Returns the record key of a letter, by which it is removed.
+fn key(letter: &Letter) -> Result<Vec<u8>, SourceError> {
+    let text = "another program wrote the letter without a record key; delete it by `kafka-delete-records`";
+    letter.key.clone().ok_or_else(|| refused(REMOVING, text))
 }

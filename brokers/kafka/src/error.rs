@@ -9,6 +9,11 @@ pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {remedy}"))
 }
 
+/// Creates an error of one message, which a retry does not change.
+pub(crate) fn refused(doing: &str, remedy: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Refused, format!("{doing}: {remedy}"))
+}
+
 /// Creates an error that a retry may solve.
 pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) -> SourceError {
     SourceError::new(SourceErrorKind::Transient, format!("{doing}: {error}")).with_cause(error)
@@ -135,12 +140,32 @@ fn is_refusal(code: Code) -> bool {
             | Code::InvalidRecord
             | Code::PolicyViolation
             | Code::InvalidRequiredAcks
+            | Code::MessageBatchTooLarge
     )
+}
+
+/// Returns true if the client or the broker refused a message because of its size.
+pub(crate) fn is_too_large(error: &(dyn Error + 'static)) -> bool {
+    matches!(code(error), Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge))
+}
+
+/// Returns true if the client refused a message because its topic has fewer partitions.
+pub(crate) fn is_partition_missing(error: &(dyn Error + 'static)) -> bool {
+    matches!(code(error), Some(Code::UnknownPartition))
+}
+
+/// Returns the code of the client's error that caused this one.
+fn code(error: &(dyn Error + 'static)) -> Option<Code> {
+    match error.downcast_ref::<KafkaError>() {
+        Some(error) => error.rdkafka_error_code(),
+        None => code(error.source()?),
+    }
 }
 
 /// Converts an error of producing a copy of a message.
 pub(crate) fn copy_failure(doing: &str, error: PublishError) -> SourceError {
     let kind = match error.kind() {
+        PublishErrorKind::Refused if is_too_large(&error) => SourceErrorKind::Refused,
         PublishErrorKind::Refused => SourceErrorKind::Fatal,
         _ => SourceErrorKind::Transient,
     };

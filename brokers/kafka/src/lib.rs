@@ -36,6 +36,7 @@
 //! # }
 //! ```
 #![doc = include_str!("docs/kafka.md")]
+#![doc = include_str!("docs/limits.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod assignment;
 mod builder;
@@ -44,6 +45,7 @@ mod dead_letters;
 mod error;
 mod group_events;
 mod headers;
+mod letter_clients;
 mod member;
 mod message;
 mod options;

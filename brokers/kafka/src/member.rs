@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use idempotent_mq::{Delivery, Received, SourceError, SourceErrorKind};
+use idempotent_mq::{Delivery, MessagePlace, Received, SourceError, SourceErrorKind};
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::message::{BorrowedMessage, Message};
@@ -16,7 +16,8 @@ use crate::assignment::{Assignment, names};
 use crate::commits::{Commits, INTERVAL};
 use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
-use crate::message::convert;
+use crate::headers::Names;
+use crate::message::{convert, due};
 use crate::partition::{Partition, Reading, Step};
 use crate::place::{PartitionName, Place};
 use crate::settler::KafkaTag;
@@ -42,6 +43,7 @@ pub(crate) struct Member {
     window: usize,
     /// The retry topic, whose messages have a due time.
     retry: Option<Arc<str>>,
+    names: Names,
     /// The transactions that commit the offsets, or `None` if the consumer commits them.
     pub(crate) transactions: Option<Transactions>,
 }
@@ -62,6 +64,7 @@ impl Member {
         requests: mpsc::UnboundedReceiver<Request>,
         window: usize,
         retry: Option<Arc<str>>,
+        names: Names,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -73,6 +76,7 @@ impl Member {
             broken: None,
             window,
             retry,
+            names,
             transactions: None,
         }
     }
@@ -239,9 +243,10 @@ impl Member {
     fn deliver(&self, message: &BorrowedMessage<'_>, has_room: bool) -> Option<(Delivery, KafkaTag)> {
         let name = PartitionName { topic: message.topic().into(), number: message.partition() };
         let (offset, now) = (message.offset(), Instant::now());
-        let (mut delivery, original, due) = convert(message, &name);
-        // Another producer must not stop a partition by the header.
-        let due = due.filter(|_| self.retry.as_ref() == Some(&name.topic));
+        let is_retry = self.retry.as_ref() == Some(&name.topic);
+        let place = if is_retry { MessagePlace::Retry } else { MessagePlace::Queue };
+        let (mut delivery, original, own) = convert(message, &name, place, self.names);
+        let due = due(&own);
         let mut assigned = self.assignment.lock();
         let is_refused = !has_room || assigned.is_closing || !assigned.revoked.is_empty();
         let number = assigned.next_number();

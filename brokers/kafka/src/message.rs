@@ -1,13 +1,17 @@
 //! Conversion of messages into deliveries, and of deliveries into copies.
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
-use idempotent_mq::{DeadLetter, Delivery, OutboundMessage, Position, PublishError, PublishErrorKind, Retry};
-use rdkafka::message::{BorrowedMessage, Message, OwnedHeaders};
+use idempotent_mq::{
+    DeadLetter, Delivery, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind, Retry,
+};
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message, OwnedHeaders};
 
 use crate::headers::{
-    ATTEMPT, DEATHS, DUE, FIRST_AT, HeaderWriter, ID, KEY, PARTITION, RECORD_KEY, ReceivedHeaders, TOMBSTONE, TOPIC,
+    ABORTS, ATTEMPT, DEATHS, DUE, FIRST_AT, HeaderWriter, ID, KEY, Names, OMITTED, PARTITION, RECORD, RECORD_KEY,
+    ReceivedHeaders, TOMBSTONE, TOPIC,
 };
 use crate::place::PartitionName;
 
@@ -17,16 +21,49 @@ pub(crate) struct Original {
     key: Option<Vec<u8>>,
     is_tombstone: bool,
     headers: Option<OwnedHeaders>,
+    is_unreadable: bool,
     /// The topic and the partition to which the producer sent the message.
     topic: Arc<str>,
     partition: i32,
     business_key: Option<String>,
+    /// The topic, the partition and the offset of this record.
+    record: String,
     /// The position and the time of the message, which no other message has.
     name: String,
 }
 
+/// The parts of a message that its dead letter has. The next form is smaller.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LetterForm {
+    Whole,
+    WithoutHeaders,
+    /// Only the place of the message in the log.
+    Reference,
+}
+
+impl LetterForm {
+    pub(crate) const ALL: [Self; 3] = [Self::Whole, Self::WithoutHeaders, Self::Reference];
+
+    /// Returns the parts that the letter lacks.
+    pub(crate) fn omitted(self) -> Option<&'static str> {
+        match self {
+            Self::Whole => None,
+            Self::WithoutHeaders => Some("headers"),
+            Self::Reference => Some("headers, record key and body"),
+        }
+    }
+}
+
+/// The maximum length of the name of a topic.
+pub(crate) const LONGEST_NAME: usize = 249;
+/// The reason of a message that no handler gets.
+const UNREADABLE: &str =
+    "a header has a name that is not UTF-8, which the client cannot read; the message keeps its headers";
+/// The maximum size of a reason and of an id in a letter that lacks a part.
+const SHORT: usize = 1_000;
+
 /// A message to be produced.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Copy {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) body: Option<Vec<u8>>,
@@ -45,28 +82,35 @@ impl Copy {
             return Err(PublishError::cannot_delay());
         }
         let record_key = message.aggregate.as_ref().or(message.business_key.as_ref());
-        let headers = HeaderWriter::new().append(&message.headers).ok_or_else(|| {
+        let headers = HeaderWriter::default().append(&message.headers).ok_or_else(|| {
             PublishError::new(PublishErrorKind::Refused, "a header name contains a NUL character; remove it")
         })?;
         let business_key = message.business_key.as_ref().filter(|_| message.aggregate.is_some());
         Ok(Self {
             key: record_key.map(|key| key.clone().into_bytes()),
             body: Some(message.body.clone()),
-            headers: headers.set(ID, &message.id).set_some(KEY, business_key).0,
+            headers: headers.set(ID, &message.id).set_some(KEY, business_key).finish(),
             partition: None,
         })
     }
 }
 
-/// Converts a message. The third part is the time before which a message of a retry topic is not delivered.
-pub(crate) fn convert(message: &BorrowedMessage<'_>, name: &PartitionName) -> (Delivery, Original, Option<Instant>) {
-    let headers = message.headers().map(rdkafka::message::BorrowedHeaders::detach);
-    let own = headers.as_ref().and_then(ReceivedHeaders::read).unwrap_or_default();
+/// Converts a message. The third part contains the headers of the adapter.
+pub(crate) fn convert(
+    message: &BorrowedMessage<'_>,
+    name: &PartitionName,
+    place: MessagePlace,
+    names: Names,
+) -> (Delivery, Original, ReceivedHeaders) {
+    let headers = message.headers().map(BorrowedHeaders::detach);
+    let own = headers.as_ref().map(|headers| ReceivedHeaders::read(headers, place, names));
+    let mut own = own.unwrap_or_default();
     let time = message.timestamp().to_millis().unwrap_or_default();
     let (topic, number, offset) = (&name.topic, name.number, message.offset());
     let position = Position::of(topic.clone()).partition(u32::try_from(number).unwrap_or_default()).offset(offset);
     let mut delivery = Delivery::new(position, message.payload().unwrap_or_default().to_vec());
-    let origin = format!("{topic}/{number}/{offset}-{time}");
+    let record = format!("{topic}/{number}/{offset}");
+    let origin = format!("{record}-{time}");
     delivery.id = Some(own.text(ID).map_or_else(|| origin.clone(), str::to_owned));
     let record_key = message.key().and_then(|key| std::str::from_utf8(key).ok());
     let business_key = own.text(KEY).map(str::to_owned);
@@ -74,21 +118,28 @@ pub(crate) fn convert(message: &BorrowedMessage<'_>, name: &PartitionName) -> (D
     delivery.attempt = Some(own.number(ATTEMPT).unwrap_or(1));
     delivery.first_at = own.number(FIRST_AT).map(Timestamp);
     delivery.deaths = own.number(DEATHS).unwrap_or(0);
-    let due = own.number(DUE).map(Timestamp).and_then(instant_of);
     let original = Original {
         key: message.key().map(<[u8]>::to_vec),
         is_tombstone: message.payload().is_none(),
         topic: own.text(TOPIC).map_or_else(|| topic.clone(), Into::into),
         partition: own.number(PARTITION).unwrap_or(number),
         headers,
+        is_unreadable: own.is_unreadable,
         business_key,
+        record,
         name: origin,
     };
-    delivery.headers = own.plain;
+    delivery.headers = std::mem::take(&mut own.plain);
+    delivery.unreadable = own.is_unreadable.then_some(Cow::Borrowed(UNREADABLE));
     if original.is_tombstone {
         delivery.headers.push(TOMBSTONE, "true");
     }
-    (delivery, original, due)
+    (delivery, original, own)
+}
+
+/// Returns the time before which a message of a retry topic is not delivered, or `None` if it has passed.
+pub(crate) fn due(own: &ReceivedHeaders) -> Option<Instant> {
+    own.number(DUE).map(Timestamp).and_then(instant_of)
 }
 
 /// Returns the instant of a time, or `None` if the time has passed.
@@ -98,13 +149,16 @@ fn instant_of(time: Timestamp) -> Option<Instant> {
 }
 
 impl Original {
-    /// Returns the headers of a copy, without those of a retry or a dead letter.
-    fn headers(&self, delivery: &Delivery) -> HeaderWriter {
-        HeaderWriter::copy(self.headers.as_ref())
-            .set_some(ID, delivery.id.as_ref())
+    /// Appends the headers that each copy has to those of the producer.
+    fn headers(&self, from: HeaderWriter, delivery: &Delivery) -> HeaderWriter {
+        from.set_some(ID, delivery.id.as_ref())
             .set_some(KEY, self.business_key.as_ref())
             .set(TOPIC, self.topic.as_bytes())
             .set(PARTITION, self.partition.to_string())
+    }
+
+    fn produced(&self) -> HeaderWriter {
+        HeaderWriter::copy(self.headers.as_ref(), self.is_unreadable)
     }
 
     fn body(&self, delivery: &Delivery) -> Option<Vec<u8>> {
@@ -116,26 +170,53 @@ impl Original {
         let after = u64::try_from(retry.after.as_micros()).unwrap_or(u64::MAX);
         let due = SystemClock::new().wall().0.saturating_add(after);
         let headers = self
-            .headers(delivery)
+            .headers(self.produced(), delivery)
             .set(ATTEMPT, retry.attempt.to_string())
             .set(FIRST_AT, retry.first_at.0.to_string())
             .set(DEATHS, delivery.deaths.to_string())
             .set(DUE, due.to_string());
-        Copy { key: self.key.clone(), body: self.body(delivery), headers: headers.0, partition: None }
+        Copy { key: self.key.clone(), body: self.body(delivery), headers: headers.finish(), partition: None }
     }
 
     /// Returns the copy for the dead letters of a group. Copies of one letter have the same record key.
-    pub(crate) fn dead_letter(&self, delivery: &Delivery, letter: &DeadLetter, group: &str) -> Copy {
-        let headers = self
-            .headers(delivery)
-            .set_some(RECORD_KEY, self.key.as_ref())
+    pub(crate) fn dead_letter(&self, delivery: &Delivery, letter: &DeadLetter, group: &str, form: LetterForm) -> Copy {
+        let (mut delivery, mut letter) = (Cow::Borrowed(delivery), Cow::Borrowed(letter));
+        if let Some(omitted) = form.omitted() {
+            let letter = letter.to_mut();
+            let reason = shortened(&letter.reason);
+            letter.reason =
+                format!("{reason}; the letter lacks the {omitted} of its message: it would be too large").into();
+        }
+        let headers = match form {
+            LetterForm::Whole => self.headers(self.produced(), &delivery).set_some(RECORD_KEY, self.key.as_ref()),
+            LetterForm::WithoutHeaders => {
+                self.headers(HeaderWriter::default(), &delivery).set_some(RECORD_KEY, self.key.as_ref())
+            }
+            LetterForm::Reference => {
+                let delivery = delivery.to_mut();
+                delivery.body.clear();
+                let id = delivery.id.as_ref().filter(|id| id.len() <= SHORT);
+                HeaderWriter::default()
+                    .set_some(ID, id)
+                    .set(TOPIC, self.topic.as_bytes())
+                    .set(PARTITION, self.partition.to_string())
+            }
+        };
+        let headers = headers
             .set_some(TOMBSTONE, self.is_tombstone.then_some("true"))
-            .letter(letter);
+            .set_some(OMITTED, form.omitted())
+            .set_some(RECORD, form.omitted().map(|_| &self.record))
+            .letter(&letter);
         // A null value would remove the letter.
-        let body = Some(delivery.body.clone());
+        let body = Some(delivery.into_owned().body);
         let key = format!("{group}/{}", self.name).into_bytes();
-        Copy { key: Some(key), body, headers: headers.0, partition: None }
+        Copy { key: Some(key), body, headers: headers.finish(), partition: None }
     }
+}
+
+/// Returns the beginning of a text.
+fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SHORT)).unwrap_or_default()
 }
 
 /// A message among the dead letters.
@@ -145,9 +226,15 @@ pub(crate) struct Letter {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) delivery: Delivery,
     pub(crate) letter: Option<DeadLetter>,
-    /// The topic of the message, and the message to put back. `None` if another program wrote the letter.
-    back: Option<(String, i32, Option<Vec<u8>>)>,
+    /// The topic of the message. `None` if another program wrote the letter.
+    pub(crate) topic: Option<String>,
+    partition: Option<i32>,
+    record_key: Option<Vec<u8>>,
+    /// The record that contains the body, if the letter lacks it.
+    pub(crate) record: Option<(PartitionName, i64)>,
     headers: OwnedHeaders,
+    /// True if the client cannot read the headers of the producer.
+    pub(crate) is_unreadable: bool,
     business_key: Option<String>,
     is_tombstone: bool,
 }
@@ -155,39 +242,78 @@ pub(crate) struct Letter {
 impl Letter {
     pub(crate) fn read(message: &BorrowedMessage<'_>) -> Self {
         let name = PartitionName { topic: message.topic().into(), number: message.partition() };
-        let (mut delivery, original, _) = convert(message, &name);
-        let headers = original.headers.unwrap_or_default();
-        let own = ReceivedHeaders::read(&headers).unwrap_or_default();
-        let record_key = own.bytes(RECORD_KEY).map(<[u8]>::to_vec);
+        // Only another program writes other names behind a record key of this form.
+        let names = if ABORTS && message.key().is_some_and(is_own) { Names::Utf8 } else { Names::Unknown };
+        let (mut delivery, original, own) = convert(message, &name, MessagePlace::DeadLetters, names);
+        let topic = own.text(TOPIC).filter(|topic| topic.len() <= LONGEST_NAME).map(str::to_owned);
+        // Other programs leave the record key as it was.
+        let record_key = if topic.is_some() { own.bytes(RECORD_KEY) } else { original.key.as_deref() };
+        let record_key = record_key.map(<[u8]>::to_vec);
         let text = record_key.as_ref().and_then(|key| String::from_utf8(key.clone()).ok());
         delivery.business_key = original.business_key.clone().or(text);
         let is_tombstone = own.text(TOMBSTONE).is_some();
         if is_tombstone {
             delivery.headers.push(TOMBSTONE, "true");
         }
-        let back = own.text(TOPIC).map(str::to_owned).zip(own.number(PARTITION));
+        let lacks_body = own.text(OMITTED).is_some_and(|omitted| Some(omitted) == LetterForm::Reference.omitted());
         Self {
             key: original.key,
             letter: own.letter(),
-            back: back.map(|(topic, partition)| (topic, partition, record_key)),
+            topic,
+            partition: own.number(PARTITION),
+            record_key,
+            record: own.text(RECORD).filter(|_| lacks_body).and_then(record),
+            headers: original.headers.unwrap_or_default(),
+            is_unreadable: original.is_unreadable,
             business_key: original.business_key,
             is_tombstone,
             delivery,
-            headers,
         }
     }
 
-    /// Returns the topic and the message that puts this letter back, with its headers, its record key and its partition.
-    pub(crate) fn put_back(&self) -> Option<(&str, Copy)> {
-        let (topic, partition, key) = self.back.as_ref()?;
-        let headers = HeaderWriter::copy(Some(&self.headers))
+    /// Returns the message that puts this letter back, with its headers, its record key and its partition.
+    pub(crate) fn put_back(&self, headers: HeaderWriter) -> Copy {
+        let body = (!self.is_tombstone).then(|| self.delivery.body.clone());
+        let headers = self.revived(headers, self.business_key.as_ref());
+        Copy { key: self.record_key.clone(), body, headers, partition: self.partition }
+    }
+
+    /// Returns the message that puts this letter back, from the record that contains its body.
+    pub(crate) fn put_record_back(&self, record: &BorrowedMessage<'_>) -> Copy {
+        let name = PartitionName { topic: record.topic().into(), number: record.partition() };
+        let (delivery, original, _) = convert(record, &name, MessagePlace::Queue, Names::Unknown);
+        let headers = self.revived(original.produced(), original.business_key.as_ref());
+        Copy { body: original.body(&delivery), key: original.key, headers, partition: self.partition }
+    }
+
+    /// Returns the headers of the producer.
+    pub(crate) fn produced(&self) -> HeaderWriter {
+        HeaderWriter::copy(Some(&self.headers), self.is_unreadable)
+    }
+
+    fn revived(&self, headers: HeaderWriter, business_key: Option<&String>) -> OwnedHeaders {
+        let headers = headers
             .set_some(ID, self.delivery.id.as_ref())
-            .set_some(KEY, self.business_key.as_ref())
+            .set_some(KEY, business_key)
             .set_some(FIRST_AT, self.delivery.first_at.map(|at| at.0.to_string()))
             .set(DEATHS, self.delivery.deaths.to_string());
-        let body = (!self.is_tombstone).then(|| self.delivery.body.clone());
-        Some((topic, Copy { key: key.clone(), body, headers: headers.0, partition: Some(*partition) }))
+        headers.finish()
     }
+}
+
+/// Returns whether a record key has the form of the adapter: `GROUP/TOPIC/PARTITION/OFFSET-TIME`.
+fn is_own(key: &[u8]) -> bool {
+    let text = std::str::from_utf8(key).ok();
+    text.and_then(|text| text.rsplit_once('-')).is_some_and(|(place, time)| {
+        time.parse::<i64>().is_ok() && record(place).is_some_and(|(name, _)| name.topic.contains('/'))
+    })
+}
+
+/// Reads `TOPIC/PARTITION/OFFSET`.
+fn record(text: &str) -> Option<(PartitionName, i64)> {
+    let (partition, offset) = text.rsplit_once('/')?;
+    let (topic, number) = partition.rsplit_once('/')?;
+    Some((PartitionName { topic: topic.into(), number: number.parse().ok()? }, offset.parse().ok()?))
 }
 
 /// Returns the record without a value that removes a letter.

@@ -32,6 +32,9 @@ const REQUEST_MS: &str = "10000";
 /// The maximum time until a produced message is confirmed. Less than the time that the consumer waits for a settlement.
 const CONFIRMATION_MS: &str = "4000";
 
+/// The property for the maximum size of a produced message: its record key, value and headers.
+const SIZE: &str = "message.max.bytes";
+
 /// The properties that the adapter sets. Other values would lose messages.
 const RESERVED: [&str; 12] = [
     "acks",
@@ -145,7 +148,9 @@ impl KafkaOptions {
         let mut config = self.client()?;
         config.set("acks", "all").set("message.timeout.ms", CONFIRMATION_MS).set("linger.ms", "0");
         // The broker decides: a copy must not be refused that is as long as its message.
-        config.set("message.max.bytes", "1000000000");
+        if config.get(SIZE).is_none() {
+            config.set(SIZE, "1000000000");
+        }
         // The partitioner of the Java client, so that a key has one partition.
         config.set("partitioner", "murmur2_random");
         Ok(config)

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::assignment::{Assignment, at_once};
-use crate::error::copy_failure;
-use crate::message::{Copy, Original};
+use crate::error::{copy_failure, is_too_large};
+use crate::message::{Copy, LetterForm, Original};
 use crate::partition::{RetryMark, Return};
-use crate::place::Place;
+use crate::place::{PartitionName, Place};
 use crate::producer::Producer;
 
 /// The handle that settles a message. A tag that is dropped before its message is settled returns the message.
@@ -84,9 +85,24 @@ impl KafkaSettler {
         self.replace(tag, topic, copy, "retrying a message").await
     }
 
+    /// Dead-letters a message. A letter that its topic does not accept because of its size is replaced by a smaller one.
     async fn dead_letter(&self, delivery: &Delivery, tag: &KafkaTag, letter: &DeadLetter) -> Result<(), SourceError> {
-        let copy = tag.original.dead_letter(delivery, letter, &self.group);
-        self.replace(tag, &self.dead, copy, "dead-lettering a message").await
+        let mut settled = Ok(());
+        for form in LetterForm::ALL {
+            let copy = tag.original.dead_letter(delivery, letter, &self.group, form);
+            settled = self.replace(tag, &self.dead, copy, "dead-lettering a message").await;
+            match (&settled, form.omitted()) {
+                (Err(error), _) if is_too_large(error) => {}
+                (Ok(()), Some(omitted)) => {
+                    let Place { partition: PartitionName { topic, number }, offset, .. } = &tag.place;
+                    warn!(target: "idempotent", topic = &**topic, partition = number, offset, omitted,
+                        "kafka: the dead letter lacks a part of its message, because its topic accepts no larger one");
+                    break;
+                }
+                _ => break,
+            }
+        }
+        settled
     }
 
     /// Settles a delivery once its copy is confirmed.

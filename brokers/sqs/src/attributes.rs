@@ -8,7 +8,7 @@ use aws_sdk_sqs::types::MessageAttributeValue;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Headers, OutboundMessage};
+use idempotent_mq::{DeadLetter, Headers, MessagePlace, OutboundMessage, OwnData};
 use serde_json::{Map, Value, json};
 
 use crate::body::{is_character, is_text};
@@ -30,11 +30,15 @@ pub(crate) struct StoredAttributes {
 }
 
 impl StoredAttributes {
-    /// Parses the attributes. Own data that cannot be read is left out.
-    pub(crate) fn parse(attributes: Option<Attributes>) -> Self {
+    /// Parses the attributes of a message in this place. Own data is left out if it cannot be read, or if the place does not believe it.
+    pub(crate) fn parse(attributes: Option<Attributes>, place: MessagePlace) -> Self {
         let mut native = attributes.unwrap_or_default();
         let own = native.remove(OWN).and_then(|value| serde_json::from_str(value.string_value()?).ok());
-        Self { native, own: own.unwrap_or_default() }
+        let mut own: Map<String, Value> = own.unwrap_or_default();
+        if !place.believes(OwnData::Letter) {
+            own.remove("letter");
+        }
+        Self { native, own }
     }
 
     /// Returns the headers, sorted by name. The values of one name keep their order.
@@ -93,6 +97,13 @@ impl StoredAttributes {
         assemble(self.native.clone(), marked(own, mark))
     }
 
+    /// Returns the attributes as they were received, without the data of a letter, for a body with this mark.
+    pub(crate) fn bare(&self, mark: Option<&str>) -> Attributes {
+        let mut own = self.own.clone();
+        own.remove("letter");
+        assemble(self.native.clone(), marked(own, mark))
+    }
+
     /// Returns the attributes of the message that is put back for this dead letter, with this id and this mark of its body.
     pub(crate) fn revived(&self, id: &str, mark: Option<&str>) -> Attributes {
         let mut own = self.own.clone();
@@ -148,6 +159,9 @@ fn marked(mut own: Map<String, Value>, mark: Option<&str>) -> Map<String, Value>
 
 /// Adds the own data to the attributes. An attribute that has no room moves into the own data, with its type.
 fn assemble(mut native: Attributes, mut own: Map<String, Value>) -> Attributes {
+    if own.is_empty() {
+        return native;
+    }
     while native.len() >= MOST {
         let Some(name) = native.keys().max().cloned() else { break };
         let Some(value) = native.remove(&name) else { break };
@@ -220,6 +234,8 @@ fn number<N: TryFrom<u64>>(object: &Map<String, Value>, name: &str) -> Option<N>
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use MessagePlace::{DeadLetters, Queue};
+
     use super::*;
 
     fn by_name(headers: &Headers) -> Vec<(&str, &[u8])> {
@@ -254,7 +270,7 @@ mod tests {
         }
         let attributes = sent(&message, Some("base64"));
         assert!(is_accepted(&attributes), "{attributes:?}");
-        let stored = StoredAttributes::parse(Some(attributes));
+        let stored = StoredAttributes::parse(Some(attributes), Queue);
         assert_eq!(by_name(&stored.headers()), by_name(&message.headers));
         assert_eq!((stored.text("id"), stored.text("key")), (Some("m\u{ffff}\0"), Some("order-17")));
         assert_eq!((stored.text("body"), stored.number::<u32>("deaths")), (Some("base64"), None));
@@ -265,17 +281,18 @@ mod tests {
         let typed =
             |data_type: &str| MessageAttributeValue::builder().data_type(data_type).string_value("7").build().unwrap();
         let foreign: Attributes = (0..MOST).map(|number| (format!("n{number}"), typed("Number.int"))).collect();
-        let stored = StoredAttributes::parse(Some(foreign));
+        let stored = StoredAttributes::parse(Some(foreign), Queue);
         let mut letter = DeadLetter::because("two\r\n\u{fffe}lines", Timestamp(9));
         (letter.attempts, letter.first_at, letter.deaths, letter.id) = (3, Timestamp(4), 2, Some("k:1".into()));
         let original = Original { id: "m-1", queue: "orders.fifo", group: Some("g") };
         let dead = stored.dead(&original, &letter, Some("empty"));
         assert!(is_accepted(&dead), "{dead:?}");
         assert_eq!((dead.len(), dead["n0"].data_type()), (MOST, "Number.int"));
-        let dead = StoredAttributes::parse(Some(dead));
+        assert!(StoredAttributes::parse(Some(dead.clone()), Queue).letter().is_none());
+        let dead = StoredAttributes::parse(Some(dead), DeadLetters);
         assert_eq!((dead.letter(), dead.origin()), (Some(letter), (Some("orders.fifo"), Some("g"))));
         assert_eq!((dead.text("id"), dead.text("body")), (Some("m-1"), Some("empty")));
-        let back = StoredAttributes::parse(Some(dead.revived("m-1", None)));
+        let back = StoredAttributes::parse(Some(dead.revived("m-1", None)), DeadLetters);
         assert!(back.headers() == stored.headers());
         assert_eq!((back.letter(), back.text("body"), back.text("id")), (None, None, Some("m-1")));
         assert_eq!((back.number::<u32>("deaths"), back.time("first_at")), (Some(2), Some(Timestamp(4))));
@@ -286,12 +303,12 @@ mod tests {
         let damaged = r#"{"headers": ["%", ["AA"], [1, 2]], "id": 5, "deaths": -1, "letter": {"queue": 1}}"#;
         for own in [damaged, "{", "[1]", "null"] {
             let attributes = Attributes::from([(OWN.to_owned(), text_value(own.to_owned()).unwrap())]);
-            let stored = StoredAttributes::parse(Some(attributes));
+            let stored = StoredAttributes::parse(Some(attributes), DeadLetters);
             assert!(stored.headers().is_empty() && stored.letter().is_none() && stored.text("id").is_none(), "{own}");
             assert_eq!(stored.origin(), (None, None));
         }
         let binary = MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new([1])).build().unwrap();
-        let stored = StoredAttributes::parse(Some([(OWN.to_owned(), binary)].into()));
+        let stored = StoredAttributes::parse(Some([(OWN.to_owned(), binary)].into()), DeadLetters);
         assert!(stored.headers().is_empty());
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::Message;
-use idempotent_mq::{DeadLetters, Delivery, Position, SourceError, StoredLetter};
+use idempotent_mq::{DeadLetters, Delivery, MessagePlace, Position, SourceError, StoredLetter};
 use tokio::time::Instant;
 
 use crate::SqsTag;
 use crate::address::QueueAddress;
 use crate::body::{self, StoredBody};
-use crate::error::fatal;
+use crate::error::{fatal, refused_message};
 use crate::fifo::identifier;
 use crate::message::delivery;
 use crate::polls::give_back;
@@ -26,8 +26,7 @@ use crate::setup::{count, open};
 /// have a `RedrivePolicy` of its own.
 ///
 /// A letter is sent to its queue, and then deleted. If the process dies in between, the message is in both places, with one id. A FIFO
-/// queue drops the second copy within 5 min. A letter without the data of a consumer, such as one that the `RedrivePolicy` of the
-/// queue has moved, is put back into the queue of this handle.
+/// queue drops the second copy within 5 min. All letters go to the queue of this handle. A letter of another queue is refused.
 ///
 /// The number of letters is an estimate of SQS, which may be a minute old.
 ///
@@ -47,15 +46,19 @@ pub struct SqsDeadLetters {
     client: Client,
     queue: String,
     dead: Option<String>,
+    /// The queue that the operator names.
+    to: Option<String>,
     opened: Option<OpenLetters>,
 }
 
 #[derive(Debug)]
 struct OpenLetters {
-    /// The address of the queue, for letters without the data of a consumer.
+    /// The address of the queue of this handle.
     address: QueueAddress,
+    /// The address of the queue that the operator names.
+    to: Option<QueueAddress>,
     dead: Queue,
-    /// The queue that got the last letter.
+    /// The queue that gets letters, once it is opened.
     queue: Option<Queue>,
     /// Letters that were received and not read yet.
     arrived: VecDeque<Message>,
@@ -87,7 +90,7 @@ const WAIT: u64 = 1;
 impl SqsDeadLetters {
     /// Creates a handle to the dead letters of this queue in `QUEUE-dead`, or in `QUEUE-dead.fifo` for a FIFO queue.
     pub fn new(client: Client, queue: impl Into<String>) -> Self {
-        Self { client, queue: queue.into(), dead: None, opened: None }
+        Self { client, queue: queue.into(), dead: None, to: None, opened: None }
     }
 
     /// Sets the queue of the dead letters, as in [`SqsSourceBuilder::dead_letters`](crate::SqsSourceBuilder::dead_letters).
@@ -96,6 +99,15 @@ impl SqsDeadLetters {
     /// `QUEUE-dead`, or `QUEUE-dead.fifo` for a FIFO queue
     pub fn stored_in(mut self, queue: impl Into<String>) -> Self {
         self.dead = Some(queue.into());
+        self
+    }
+
+    /// Puts all letters back to this queue, by its name or its URL, whatever queue they name.
+    ///
+    /// # Default
+    /// The queue of this handle. A letter of another queue is [`Refused`](idempotent_mq::SourceErrorKind::Refused)
+    pub fn putting_back_to(mut self, queue: impl Into<String>) -> Self {
+        self.to = Some(queue.into());
         self
     }
 
@@ -110,6 +122,7 @@ impl SqsDeadLetters {
             let dead = open(&self.client, &dead).await.map_err(|failure| failure.source())?;
             self.opened = Some(OpenLetters {
                 address,
+                to: self.to.as_deref().map(|to| QueueAddress::parse("putting_back_to", to)).transpose()?,
                 dead,
                 queue: None,
                 arrived: VecDeque::new(),
@@ -151,16 +164,23 @@ impl OpenLetters {
         }
     }
 
-    /// Opens the queue of the letter that was read last.
-    async fn queue(&mut self, client: &Client, name: &str) -> Result<Queue, SourceError> {
-        if let Some(queue) = self.queue.as_ref().filter(|queue| *queue.name == *name) {
+    /// Opens the queue of this handle, or the one that the operator names.
+    ///
+    /// # Errors
+    /// `Refused`: the letter that was read last is of another queue.
+    async fn queue(&mut self, client: &Client) -> Result<Queue, SourceError> {
+        let origin = self.listed.as_ref().map_or(&*self.address.name, |listed| &*listed.delivery.position.source);
+        if self.to.is_none() && *origin != *self.address.name {
+            let text = format!(
+                "the letter is of the queue `{origin}`; open the dead letters of that queue, or name a queue by `putting_back_to`"
+            );
+            return Err(refused_message(PUTTING_BACK, &text));
+        }
+        if let Some(queue) = &self.queue {
             return Ok(queue.clone());
         }
-        let address = match name == self.address.name {
-            true => self.address.clone(),
-            false => QueueAddress::parse("queue", name)?,
-        };
-        let queue = open(client, &address).await.map_err(|failure| failure.source())?;
+        let queue =
+            open(client, self.to.as_ref().unwrap_or(&self.address)).await.map_err(|failure| failure.source())?;
         Ok(self.queue.insert(queue).clone())
     }
 
@@ -208,10 +228,10 @@ impl DeadLetters for SqsDeadLetters {
             opened.arrived.extend(received);
         }
         let Some(message) = opened.arrived.pop_front() else { return Ok(None) };
-        let (mut delivery, tag) = delivery(&opened.dead, message);
+        let (mut delivery, tag) = delivery(&opened.dead, message, MessagePlace::DeadLetters);
         opened.read.push(tag.receipt.clone());
         let letter = tag.attributes.letter();
-        let origin = tag.attributes.origin().0.unwrap_or(&opened.address.name);
+        let origin = tag.moved_from.as_deref().or(tag.attributes.origin().0).unwrap_or(&opened.address.name);
         // The receives of the letter are reads of operators.
         delivery.delivered = None;
         delivery.position = Position::of(origin).offset(&tag.message);
@@ -226,8 +246,7 @@ impl DeadLetters for SqsDeadLetters {
         if !opened.hold(PUTTING_BACK).await? {
             return Ok(false);
         }
-        let source = opened.listed.as_ref().map(|listed| listed.delivery.position.source.clone());
-        let queue = opened.queue(&client, &source.unwrap_or_default()).await?;
+        let queue = opened.queue(&client).await?;
         if let Some(listed) = &opened.listed {
             queue.send(revived(&queue, listed), PUTTING_BACK).await.map_err(|failure| failure.source())?;
         }
@@ -259,7 +278,12 @@ fn revived(queue: &Queue, Listed { delivery, tag }: &Listed) -> NewMessage {
     // Not the id of the message, which the queue may have received within the last 5 min.
     let deduplication = tag.message.clone();
     let fifo = queue.is_fifo().then(|| FifoIds { group: identifier(group), deduplication });
-    NewMessage { body: text, attributes: tag.attributes.revived(id, mark), fifo, delay: None }
+    let mut message = NewMessage { body: text, attributes: tag.attributes.revived(id, mark), fifo, delay: None };
+    if message.size() > queue.largest {
+        // The message arrived in this form.
+        message.attributes = tag.attributes.bare(mark);
+    }
+    message
 }
 
 impl fmt::Debug for SqsDeadLetters {

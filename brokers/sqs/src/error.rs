@@ -17,6 +17,8 @@ enum Consequence {
     Gone,
     /// The queue does not exist.
     Missing,
+    /// SQS refuses this message, and may accept others.
+    Refused,
     /// A retry fails in the same way.
     Permanent,
 }
@@ -31,6 +33,11 @@ pub(crate) struct Failure {
 /// Creates an error for a setting or a state that a retry does not change.
 pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {remedy}"))
+}
+
+/// Creates an error of one message, which a retry does not change.
+pub(crate) fn refused_message(doing: &str, remedy: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Refused, format!("{doing}: {remedy}"))
 }
 
 /// Creates an error that a retry may solve.
@@ -96,6 +103,7 @@ impl Failure {
         let kind = match self.consequence {
             Consequence::Permanent | Consequence::Missing => SourceErrorKind::Fatal,
             Consequence::Gone => SourceErrorKind::Gone,
+            Consequence::Refused => SourceErrorKind::Refused,
             Consequence::Temporary | Consequence::Unknown => SourceErrorKind::Transient,
         };
         SourceError::new(kind, self.text.as_str())
@@ -103,7 +111,9 @@ impl Failure {
 
     pub(crate) fn publish(&self) -> PublishError {
         let kind = match self.consequence {
-            Consequence::Permanent | Consequence::Missing | Consequence::Gone => PublishErrorKind::Refused,
+            Consequence::Permanent | Consequence::Refused | Consequence::Missing | Consequence::Gone => {
+                PublishErrorKind::Refused
+            }
             Consequence::Temporary => PublishErrorKind::Unsent,
             Consequence::Unknown => PublishErrorKind::Unconfirmed,
         };
@@ -153,7 +163,7 @@ const OTHER_ATTRIBUTES: &str = "it exists with other attributes; leave `declare`
 
 /// Interprets a refusal by its code and message.
 fn refused(code: &str, message: &str) -> (Consequence, String) {
-    use Consequence::{Gone, Missing, Permanent, Temporary, Unknown};
+    use Consequence::{Gone, Missing, Permanent, Refused, Temporary, Unknown};
     let short = code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code);
     let is_over =
         ["has expired", "not available for visibility timeout change"].iter().any(|part| message.contains(part));
@@ -161,6 +171,8 @@ fn refused(code: &str, message: &str) -> (Consequence, String) {
         "NonExistentQueue" | "QueueDoesNotExist" => (Missing, CREATE),
         "ReceiptHandleIsInvalid" | "MessageNotInflight" => (Gone, OVER),
         "InvalidParameterValue" if is_over => (Gone, OVER),
+        "InvalidParameterValue" if message.contains("must be shorter") => (Refused, SHORTER),
+        "InvalidMessageContents" => (Refused, "SQS refuses the request"),
         "AccessDenied" | "AccessDeniedException" | "NotAuthorized" => (Permanent, ALLOW),
         "AuthFailure"
         | "IncompleteSignature"
@@ -187,6 +199,9 @@ fn refused(code: &str, message: &str) -> (Consequence, String) {
     (consequence, format!("{message} ({code}); {remedy}"))
 }
 
+/// The remedy for a message that is too large.
+pub(crate) const SHORTER: &str =
+    "SQS refuses the request; send a shorter message, or raise `MaximumMessageSize` of the queue";
 const OVER: &str = "the message is settled, or its visibility timeout is over and SQS delivers it again";
 
 #[cfg(test)]
@@ -212,13 +227,14 @@ mod tests {
             ("AccessDenied", "", (Fatal, Refused)),
             ("InvalidClientTokenId", "", (Fatal, Refused)),
             ("KmsDisabled", "", (Fatal, Refused)),
-            ("InvalidMessageContents", "", (Fatal, Refused)),
+            ("InvalidMessageContents", "", (SourceErrorKind::Refused, Refused)),
             ("", "", (Fatal, Refused)),
             ("AWS.SimpleQueueService.MessageNotInflight", "", (Gone, Refused)),
             ("ReceiptHandleIsInvalid", "", (Gone, Refused)),
             ("InvalidParameterValue", expired, (Gone, Refused)),
             ("InvalidParameterValue", settled, (Gone, Refused)),
-            ("InvalidParameterValue", "Message must be shorter", (Fatal, Refused)),
+            ("InvalidParameterValue", "Message must be shorter", (SourceErrorKind::Refused, Refused)),
+            ("InvalidParameterValue", "Value x for parameter DelaySeconds", (Fatal, Refused)),
             ("RequestThrottled", "", (Transient, Unsent)),
             ("KmsThrottled", "", (Transient, Unsent)),
             ("OverLimit", "", (Transient, Unsent)),

@@ -44,6 +44,7 @@
 //! }
 //! ```
 #![doc = include_str!("docs/sqs.md")]
+#![doc = include_str!("docs/limits.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod acks;
 mod address;

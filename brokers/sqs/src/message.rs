@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
 use idempotent_core::Timestamp;
-use idempotent_mq::{Delivery, Position};
+use idempotent_mq::{Delivery, MessagePlace, Position};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -22,6 +22,8 @@ pub struct SqsTag {
     pub(crate) attributes: StoredAttributes,
     /// The message group in a FIFO queue.
     pub(crate) group: Option<String>,
+    /// The queue from which SQS has moved the message by a redrive policy.
+    pub(crate) moved_from: Option<String>,
     /// Locked while a request changes the visibility timeout, so that a keep-alive does not undo a settlement.
     pub(crate) hold: Mutex<Hold>,
 }
@@ -55,11 +57,15 @@ pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-/// Converts a message that was received now.
-pub(crate) fn delivery(queue: &Queue, message: Message) -> (Delivery, SqsTag) {
+/// Converts a message that was received now from this place.
+pub(crate) fn delivery(queue: &Queue, message: Message, place: MessagePlace) -> (Delivery, SqsTag) {
     let system = message.attributes.unwrap_or_default();
     let number = |name| system.get(&name).and_then(|text| text.parse::<u64>().ok());
-    let attributes = StoredAttributes::parse(message.message_attributes);
+    let moved_from = system.get(&MessageSystemAttributeName::DeadLetterQueueSourceArn);
+    let moved_from = moved_from.and_then(|arn| arn.rsplit(':').next()).map(str::to_owned);
+    // SQS itself has moved the message, so a producer wrote all its attributes.
+    let place = if moved_from.is_some() { MessagePlace::Queue } else { place };
+    let attributes = StoredAttributes::parse(message.message_attributes, place);
     let id = message.message_id.unwrap_or_default();
     let group = system.get(&MessageSystemAttributeName::MessageGroupId).cloned();
     let mut position = Position::of(queue.name.clone()).offset(&id);
@@ -82,6 +88,7 @@ pub(crate) fn delivery(queue: &Queue, message: Message) -> (Delivery, SqsTag) {
         received: Instant::now(),
         attributes,
         group,
+        moved_from,
         hold: Mutex::default(),
     };
     (delivery, tag)
@@ -94,6 +101,7 @@ impl fmt::Debug for SqsTag {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -104,8 +112,27 @@ mod tests {
             received: Instant::now(),
             attributes: StoredAttributes::default(),
             group: None,
+            moved_from: None,
             hold: Mutex::default(),
         }
+    }
+
+    #[test]
+    fn a_message_that_sqs_has_moved_has_only_the_data_of_its_producer() {
+        let client = aws_sdk_sqs::Config::builder().behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest());
+        let client = aws_sdk_sqs::Client::from_conf(client.build());
+        let queue = Queue::new(client, "", "orders-dead");
+        let own = r#"{"id": "m-1", "first_at": 4, "deaths": 1,
+            "letter": {"queue": "payments", "reason": "x", "attempts": 1, "last_at": 9}}"#;
+        let own = aws_sdk_sqs::types::MessageAttributeValue::builder().data_type("String").string_value(own);
+        let written = Message::builder().message_attributes("idempotent", own.build().unwrap());
+        let arn = "arn:aws:sqs:eu-west-1:1:orders";
+        let moved = written.clone().attributes(MessageSystemAttributeName::DeadLetterQueueSourceArn, arn);
+        let read = |message: Message| delivery(&queue, message, MessagePlace::DeadLetters).1;
+        let (written, moved) = (read(written.build()), read(moved.build()));
+        assert_eq!((written.attributes.origin().0, written.moved_from), (Some("payments"), None));
+        assert_eq!((moved.attributes.origin().0, moved.moved_from.as_deref()), (None, Some("orders")));
+        assert!(moved.attributes.letter().is_none() && moved.attributes.text("id") == Some("m-1"));
     }
 
     #[tokio::test(start_paused = true)]

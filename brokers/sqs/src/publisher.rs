@@ -11,7 +11,7 @@ use idempotent_core::{Clock, SystemClock};
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, chains};
 
 use crate::address::QueueAddress;
-use crate::attributes::{self, sent};
+use crate::attributes::sent;
 use crate::body::{self, StoredBody};
 use crate::error::Failure;
 use crate::fifo::{group_of, identifier};
@@ -138,7 +138,7 @@ fn convert(queue: &Queue, message: &OutboundMessage) -> Result<NewMessage, Publi
 fn batches(messages: Vec<Indexed>) -> Vec<Vec<Indexed>> {
     let (mut batches, mut room) = (Vec::<Vec<Indexed>>::new(), 0);
     for message in messages {
-        let size = attributes::size(&message.1.body, &message.1.attributes);
+        let size = message.1.size();
         match batches.last_mut().filter(|batch| batch.len() < BATCH && size <= room) {
             Some(batch) => {
                 room -= size;

@@ -14,12 +14,14 @@ use aws_sdk_sqs::types::{
 };
 use tokio::time::timeout;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, size};
 use crate::error::Failure;
 use crate::fifo::SUFFIX;
 
 /// The maximum number of entries in a batch, and of messages in a response.
 pub(crate) const BATCH: usize = 10;
+/// The largest message that SQS accepts. A queue may have a smaller limit.
+const LARGEST: usize = 1 << 20;
 /// The time limit for an answer, in seconds. A long poll has its own time before.
 const ANSWER: u64 = 5;
 
@@ -30,6 +32,8 @@ pub(crate) struct Queue {
     url: Arc<str>,
     /// The name, for positions and errors.
     pub(crate) name: Arc<str>,
+    /// The largest message: the body, and the names, types and values of the attributes.
+    pub(crate) largest: usize,
 }
 
 /// The group and the deduplication id of a message in a FIFO queue.
@@ -48,9 +52,16 @@ pub(crate) struct NewMessage {
     pub(crate) delay: Option<i32>,
 }
 
+impl NewMessage {
+    /// Returns the size as SQS counts it.
+    pub(crate) fn size(&self) -> usize {
+        size(&self.body, &self.attributes)
+    }
+}
+
 impl Queue {
     pub(crate) fn new(client: Client, url: &str, name: &str) -> Self {
-        Self { client, url: url.into(), name: name.into() }
+        Self { client, url: url.into(), name: name.into(), largest: LARGEST }
     }
 
     pub(crate) fn is_fifo(&self) -> bool {

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::MutexGuard;
+use tracing::warn;
 
 use crate::acks::AckQueue;
 use crate::attributes::Original;
 use crate::body::{self, StoredBody};
-use crate::error::Failure;
+use crate::error::{Failure, SHORTER, refused_message};
 use crate::message::{Hold, SqsTag};
 use crate::queue::{BATCH, FifoIds, NewMessage, Queue};
 use crate::retry_marks::RetryMarks;
@@ -101,15 +102,28 @@ impl SqsSettler {
             let seconds = tag.seconds(self.visibility);
             let extended = self.queue.change(&tag.receipt, seconds, DEAD_LETTERING).await;
             extended.map_err(|failure| failure.source())?;
-            let copy = self.copy(delivery, tag, letter);
+            let (copy, omitted) = self.copy(delivery, tag, letter)?;
             self.dead.send(copy, DEAD_LETTERING).await.map_err(|failure| failure.source())?;
             hold.is_buried = true;
+            if let Some(omitted) = omitted {
+                let (queue, message) = (&*self.queue.name, &*tag.message);
+                warn!(target: "idempotent", queue, message, omitted,
+                    "sqs: the dead letter is incomplete, because its queue accepts no larger one");
+            }
         }
         self.ack(tag).await
     }
 
-    /// Returns the dead letter of a message.
-    fn copy(&self, delivery: &Delivery, tag: &SqsTag, letter: &DeadLetter) -> NewMessage {
+    /// Returns the dead letter of a message, and what the letter lacks because its queue accepts no larger one.
+    ///
+    /// # Errors
+    /// `Refused`: the message itself is too large for the queue of the dead letters.
+    fn copy(
+        &self,
+        delivery: &Delivery,
+        tag: &SqsTag,
+        letter: &DeadLetter,
+    ) -> Result<(NewMessage, Option<&'static str>), SourceError> {
         let StoredBody { text, mark } = body::store(&delivery.body);
         let original = Original {
             id: delivery.id.as_deref().unwrap_or(&tag.message),
@@ -119,6 +133,32 @@ impl SqsSettler {
         // A letter that is sent again has the same ids. Each letter has a group of its own, so that it hides no other letter.
         let death = format!("{}/{}", tag.message, letter.deaths);
         let fifo = self.dead.is_fifo().then(|| FifoIds { group: death.clone(), deduplication: death });
-        NewMessage { body: text, attributes: tag.attributes.dead(&original, letter, mark), fifo, delay: None }
+        let attributes = tag.attributes.dead(&original, letter, mark);
+        let mut copy = NewMessage { body: text, attributes, fifo, delay: None };
+        let is_too_large = |copy: &NewMessage| copy.size() > self.dead.largest;
+        if !is_too_large(&copy) {
+            return Ok((copy, None));
+        }
+        copy.attributes = tag.attributes.dead(&original, &shortened(letter), mark);
+        if !is_too_large(&copy) {
+            return Ok((copy, Some("the end of its reason")));
+        }
+        copy.attributes = tag.attributes.bare(mark);
+        if is_too_large(&copy) {
+            let text = format!("the message has {} bytes; {SHORTER} `{}`", copy.size(), self.dead.name);
+            return Err(refused_message(DEAD_LETTERING, &text));
+        }
+        Ok((copy, Some("its reason and the data of the consumer")))
     }
 }
+
+/// Returns a letter with the beginning of its reason.
+fn shortened(letter: &DeadLetter) -> DeadLetter {
+    let mut letter = letter.clone();
+    let reason = letter.reason.get(..letter.reason.floor_char_boundary(REASON)).unwrap_or_default();
+    letter.reason = format!("{reason}… (shortened)").into();
+    letter
+}
+
+/// The maximum size of the reason in a letter that is otherwise too large.
+const REASON: usize = 200;

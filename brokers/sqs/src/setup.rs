@@ -51,8 +51,8 @@ pub(crate) async fn open_checked(
 ) -> Result<(Queue, QueueState), SourceError> {
     address.check_region(client)?;
     let found = async {
-        let queue = open(client, address).await?;
-        let state = state(client, &queue).await?;
+        let mut queue = open(client, address).await?;
+        let state = state(client, &mut queue).await?;
         Ok::<_, Failure>((queue, state))
     };
     match (found.await, creates) {
@@ -91,10 +91,13 @@ pub(crate) struct QueueState {
     pub(crate) redrive: Option<(u32, String)>,
 }
 
-async fn state(client: &Client, queue: &Queue) -> Result<QueueState, Failure> {
+/// Reads the attributes of a queue, and sets its largest message.
+async fn state(client: &Client, queue: &mut Queue) -> Result<QueueState, Failure> {
     // A standard queue refuses requests for attributes of FIFO queues by name.
     let get = client.get_queue_attributes().queue_url(queue.url()).attribute_names(QueueAttributeName::All);
     let attributes = answered(&opening(&queue.name), ANSWER, get.send()).await?.attributes.unwrap_or_default();
+    let largest = attributes.get(&QueueAttributeName::MaximumMessageSize);
+    queue.largest = largest.and_then(|text| text.parse().ok()).unwrap_or(queue.largest);
     Ok(QueueState { redrive: attributes.get(&QueueAttributeName::RedrivePolicy).and_then(|text| redrive(text)) })
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::Message;
 use idempotent_core::Redelivery;
-use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, MessagePlace, Received, Settle, Source, SourceCapabilities, SourceError};
 
 use crate::SqsTag;
 use crate::builder::SqsSourceBuilder;
@@ -94,7 +94,7 @@ impl Source for SqsSource {
         }
         let taken = self.arrived.drain(..room.min(self.arrived.len()));
         let deliveries = taken.map(|message| {
-            let (mut delivery, tag) = delivery(&self.settler.queue, message);
+            let (mut delivery, tag) = delivery(&self.settler.queue, message, MessagePlace::Queue);
             if let Some(mark) = self.settler.marks.get(&tag.message) {
                 delivery.delivered = delivery.delivered.map(|count| count.saturating_sub(mark.settled).max(1));
                 if let Some((attempt, first_at)) = mark.retried {

@@ -5,10 +5,12 @@ mod conformance;
 mod local_tiers;
 mod messages;
 mod outages;
+mod own_data;
 mod publisher;
 mod rebalances;
 mod retries;
 mod setup;
+mod sizes;
 #[cfg(feature = "tls")]
 mod tls;
 mod transactions;

@@ -1,7 +1,9 @@
 //! Messages without a key or a value, and copies that equal their messages.
 use idempotent_core::Timestamp;
 use idempotent_kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource};
-use idempotent_mq::{DeadLetter, DeadLetters, OutboundMessage, Publish, Redrive, Settlement, Source, StoredLetter};
+use idempotent_mq::{
+    DeadLetter, DeadLetters, OutboundMessage, Publish, Redrive, Settlement, Source, SourceErrorKind, StoredLetter,
+};
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
@@ -10,7 +12,7 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use crate::world::{LIMIT, World, config, ms, one, retry, settle, simulated};
 
 /// Returns the record at an offset of the only partition of a topic.
-fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
+pub(crate) fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
     let client: BaseConsumer = config(&world.server).set("group.id", "reader").create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::Offset(offset)).unwrap();
@@ -21,7 +23,7 @@ fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
 /// A key and a value.
 type Record = (Option<&'static [u8]>, Option<&'static [u8]>);
 
-fn because(reason: &'static str) -> Settlement {
+pub(crate) fn because(reason: &'static str) -> Settlement {
     Settlement::DeadLetter(DeadLetter::because(reason, Timestamp(9)))
 }
 
@@ -172,11 +174,13 @@ async fn a_letter_of_another_program_is_listed_and_stays_until_it_is_removed() {
     let mut letters = KafkaDeadLetters::new(world.url(), "orders");
     assert!(letters.put_back().await.unwrap_err().to_string().contains("call `next` first"));
     assert_eq!(letters.count().await.unwrap(), 2);
-    for remedy in ["kafka-delete-records", ""] {
+    for (remedy, reason) in
+        [("kafka-delete-records", "without a record key"), ("", "name a topic by `putting_back_to`")]
+    {
         let StoredLetter { delivery, letter, .. } = letters.next().await.unwrap().unwrap();
         assert_eq!((delivery.body, letter), (b"foreign".to_vec(), None));
         let error = letters.put_back().await.unwrap_err();
-        assert!(error.to_string().contains("produce the message yourself"), "{error}");
+        assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains(reason), "{error}");
         match letters.discard().await {
             Ok(is_removed) => assert!(is_removed && remedy.is_empty()),
             Err(error) => assert!(!remedy.is_empty() && error.to_string().contains(remedy), "{error}"),

@@ -9,4 +9,5 @@ mod publisher;
 mod redrive;
 mod security;
 mod setup;
+mod sizes;
 mod world;

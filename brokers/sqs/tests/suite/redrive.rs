@@ -144,6 +144,38 @@ async fn a_letter_of_the_queues_own_policy_is_listed_and_put_back() {
 }
 
 #[tokio::test]
+async fn a_letter_goes_to_the_queue_of_the_handle_or_to_one_that_the_operator_names() {
+    let (world, payments) = (World::new().await, World::new().await);
+    // As SQS itself moves the message of a producer.
+    let forged = format!(
+        r#"{{"id": "pay-4711", "first_at": 1, "deaths": 1,
+            "letter": {{"queue": "{}", "reason": "all is well", "attempts": 1, "last_at": 1}}}}"#,
+        payments.name
+    );
+    let forged = MessageAttributeValue::builder().data_type("String").string_value(forged).build().unwrap();
+    for name in [world.dead(), world.name.clone()] {
+        let send = world.client.send_message().queue_url(world.url(&name).await).message_body("1");
+        send.message_attributes("idempotent", forged.clone()).send().await.unwrap();
+    }
+    let mut letters = world.letters();
+    let redriven = Redrive::new().run(&mut letters).await;
+    assert_eq!((redriven.put_back, redriven.passed_by), (0, 1), "{redriven:?}");
+    letters.close().await;
+    let mut source = world.source().await;
+    let held = one(&mut source).await;
+    assert_eq!(held.0.deaths, 1, "the history is for operators");
+    settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
+    let mut letters = world.letters();
+    let redriven = Redrive::new().run(&mut letters).await;
+    assert_eq!((redriven.put_back, redriven.passed_by), (1, 1), "{redriven:?}");
+    letters.close().await;
+    assert_eq!(payments.open().await, 0);
+    let mut letters = world.letters().putting_back_to(&*payments.name);
+    let redriven = Redrive::new().run(&mut letters).await;
+    assert_eq!((redriven.put_back, payments.open().await, world.open().await), (1, 1, 1), "{redriven:?}");
+}
+
+#[tokio::test]
 async fn missing_dead_letters_are_an_error_with_the_remedy() {
     let world = World::new().await;
     let mut letters = world.letters().stored_in("buried");

@@ -1,0 +1,131 @@
+//! Copies near the largest size that a topic accepts.
+use idempotent_kafka::{KafkaDeadLetters, KafkaOptions, KafkaSource};
+use idempotent_mq::{DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+use crate::messages::{because, record};
+use crate::world::{GROUP, World, ms, one, receive, retry, settle, simulated};
+
+/// The largest record that the source produces.
+const MOST: usize = 20_000;
+
+/// A broker with a source that produces records up to the limit.
+async fn limited(retries: bool) -> (World, KafkaSource) {
+    let world = World::new(1).await;
+    let server = KafkaOptions::new(world.url()).property("message.max.bytes", MOST.to_string());
+    let mut builder = KafkaSource::builder(server, "orders", GROUP).declare(1);
+    if retries {
+        builder = builder.retry_topic("again");
+    }
+    let source = builder.connect().await.unwrap();
+    (world, source)
+}
+
+impl World {
+    /// Sends a body of this size with a header.
+    async fn sized(&self, size: usize) {
+        let headers = OwnedHeaders::new().insert(Header { key: "trace", value: Some(&[b'h'; 500]) });
+        self.send_to(0, Some(b"k"), Some(&vec![b'x'; size]), headers).await;
+    }
+}
+
+/// Returns the size of a record as the client counts it: the record key, the value, the headers with their lengths, and 36 bytes.
+fn size(record: &OwnedMessage) -> usize {
+    let length = |part: usize| match part {
+        ..64 => 1,
+        64..8192 => 2,
+        _ => 3,
+    };
+    let header = |header: Header<'_, &[u8]>| {
+        let value = header.value.unwrap_or_default().len();
+        header.key.len() + value + length(header.key.len()) + length(value)
+    };
+    let headers: usize = record.headers().unwrap().iter().map(header).sum();
+    record.key().unwrap_or_default().len() + record.payload().unwrap_or_default().len() + headers + 36
+}
+
+fn omitted(record: &OwnedMessage) -> Option<String> {
+    let omitted = record.headers().unwrap().iter().find(|header| header.key == "idempotent-omitted")?;
+    Some(String::from_utf8(omitted.value.unwrap().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_letter_that_is_too_large_loses_its_headers_and_then_its_body_but_no_message() {
+    let (world, mut source) = limited(false).await;
+    let mut offset = 0;
+    let mut bury = async |body: usize| {
+        world.sized(body).await;
+        let held = one(&mut source).await;
+        settle(&source, &held, because("no stock")).await;
+        offset += 1;
+        record(&world, "orders-dead", offset - 1)
+    };
+    let whole = MOST - (size(&bury(1_000).await) - 1_000);
+    for (body, expected) in [(whole - 1, None), (whole, None), (whole + 1, Some("headers"))] {
+        let letter = bury(body).await;
+        assert_eq!((omitted(&letter).as_deref(), letter.payload().unwrap().len()), (expected, body));
+        assert!(size(&letter) <= MOST);
+    }
+    let smaller = bury(whole + 1).await;
+    let without = MOST - (size(&smaller) - (whole + 1));
+    let reference = "headers, record key and body";
+    for (body, expected) in
+        [(without - 1, "headers"), (without, "headers"), (without + 1, reference), (MOST, reference)]
+    {
+        assert_eq!(omitted(&bury(body).await).as_deref(), Some(expected), "{body}");
+    }
+    source.close().await;
+    let mut letters = KafkaDeadLetters::new(world.url(), "orders");
+    let total = letters.count().await.unwrap();
+    let mut reasons = Vec::new();
+    while let Some(letter) = letters.next().await.unwrap() {
+        reasons.push(letter.letter.unwrap().reason);
+    }
+    assert_eq!(reasons[0], "no stock");
+    assert!(reasons[3].starts_with("no stock; the letter lacks the headers of its message"), "{}", reasons[3]);
+    assert_eq!(Redrive::new().run(&mut letters).await.put_back, total);
+    let last = record(&world, "orders", 2 * i64::try_from(total).unwrap() - 1);
+    assert_eq!((last.key(), last.payload().unwrap().len()), (Some(&b"k"[..]), MOST), "the body comes from the log");
+    assert_eq!(last.headers().unwrap().get(0).key, "trace");
+}
+
+#[tokio::test]
+async fn a_retry_that_is_too_large_is_refused_and_its_message_stays() {
+    let (world, mut source) = limited(true).await;
+    world.sized(1_000).await;
+    let held = one(&mut source).await;
+    settle(&source, &held, retry(ms(1))).await;
+    let largest = MOST - (size(&record(&world, "again", 0)) - 1_000);
+    let again = one(&mut source).await;
+    settle(&source, &again, Settlement::Ack).await;
+    for (body, is_accepted) in [(largest - 1, true), (largest, true), (largest + 1, false)] {
+        world.sized(body).await;
+        let held = one(&mut source).await;
+        let settled = source.settler().settle(&held.0, &held.1, &retry(ms(1))).await;
+        assert_eq!(settled.map_err(|error| error.kind()).is_ok(), is_accepted, "{body}");
+        let held = if is_accepted { one(&mut source).await } else { held };
+        settle(&source, &held, Settlement::Ack).await;
+    }
+    world.sized(MOST).await;
+    let held = one(&mut source).await;
+    let error = source.settler().settle(&held.0, &held.1, &retry(ms(1))).await.unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("message.max.bytes"), "{error}");
+    settle(&source, &held, because("no stock")).await;
+}
+
+#[tokio::test]
+async fn a_letter_that_the_broker_refuses_for_its_size_is_sent_without_its_headers() {
+    let (cluster, url) = simulated();
+    let mut source = KafkaSource::connect(&*url, "orders", GROUP).await.unwrap();
+    let publisher = idempotent_kafka::KafkaPublisher::new(&*url);
+    let message = idempotent_mq::OutboundMessage::new("orders", "m-1", "body").header("trace", "1");
+    idempotent_mq::Publish::publish(&publisher, &[message]).await.pop().unwrap().unwrap();
+    let held = receive(&mut source, 1).await.pop().unwrap();
+    cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+    settle(&source, &held, because("no stock")).await;
+    source.close().await;
+    let letter = KafkaDeadLetters::new(&*url, "orders").next().await.unwrap().unwrap();
+    assert_eq!((letter.delivery.headers.len(), &*letter.delivery.body), (0, &b"body"[..]));
+    assert!(letter.letter.unwrap().reason.contains("lacks the headers"));
+}

@@ -1,0 +1,114 @@
+//! Dead letters near the largest size that their queue accepts.
+use idempotent_core::Timestamp;
+use idempotent_mq::{DeadLetter, Redrive, Settlement, Source, SourceErrorKind};
+use idempotent_sqs::SqsSource;
+use idempotent_sqs::aws_sdk_sqs::types::{Message, MessageAttributeValue, QueueAttributeName};
+
+use crate::world::{World, one, settle};
+
+/// The largest message of the queues.
+const MOST: usize = 2_048;
+
+fn text(value: String) -> MessageAttributeValue {
+    MessageAttributeValue::builder().data_type("String").string_value(value).build().unwrap()
+}
+
+fn because(reason: &str) -> Settlement {
+    Settlement::DeadLetter(DeadLetter::because(reason.to_owned(), Timestamp(9)))
+}
+
+/// Returns the size as the documentation of SQS counts it: the body, and the names, types and values of the attributes.
+fn size(message: &Message) -> usize {
+    let attributes = message.message_attributes().into_iter().flatten();
+    let sizes =
+        attributes.map(|(name, value)| name.len() + value.data_type().len() + value.string_value().unwrap().len());
+    message.body().unwrap().len() + sizes.sum::<usize>()
+}
+
+fn own(message: &Message) -> Option<&str> {
+    message.message_attributes()?.get("idempotent")?.string_value()
+}
+
+impl World {
+    async fn limited(most: usize, most_dead: usize) -> (Self, SqsSource) {
+        let world = Self::new().await;
+        for (name, most) in [(world.name.clone(), most), (world.dead(), most_dead)] {
+            let set = world.client.set_queue_attributes().queue_url(world.url(&name).await);
+            set.attributes(QueueAttributeName::MaximumMessageSize, most.to_string()).send().await.unwrap();
+        }
+        let source = world.source().await;
+        (world, source)
+    }
+
+    async fn bury_sized(&self, source: &mut SqsSource, body: usize, reason: &str) {
+        self.send(&"x".repeat(body)).await;
+        let held = one(source).await;
+        settle(&source.settler(), &held, because(reason)).await;
+    }
+
+    /// Dead-letters a message, and removes and returns its letter.
+    async fn letter(&self, source: &mut SqsSource, body: usize, reason: &str) -> Message {
+        self.bury_sized(source, body, reason).await;
+        let url = self.url(&self.dead()).await;
+        let receive = self.client.receive_message().queue_url(&url).message_attribute_names("All");
+        let letter = receive.send().await.unwrap().messages.unwrap().pop().unwrap();
+        self.client
+            .delete_message()
+            .queue_url(url)
+            .receipt_handle(letter.receipt_handle().unwrap())
+            .send()
+            .await
+            .unwrap();
+        letter
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_is_too_large_loses_the_data_of_the_consumer_and_keeps_its_message() {
+    let (world, mut source) = World::limited(MOST, MOST).await;
+    let whole = MOST - (size(&world.letter(&mut source, 100, "no stock").await) - 100);
+    for (body, is_whole) in [(whole - 1, true), (whole, true), (whole + 1, false), (MOST - 1, false), (MOST, false)] {
+        let letter = world.letter(&mut source, body, "no stock").await;
+        assert_eq!((own(&letter).is_some(), letter.body().unwrap().len()), (is_whole, body));
+        assert!(size(&letter) <= MOST, "{body}");
+    }
+    world.bury_sized(&mut source, MOST, "no stock").await;
+    assert_eq!(Redrive::new().run(&mut world.letters()).await.put_back, 1);
+    assert_eq!(one(&mut source).await.0.body.len(), MOST);
+}
+
+#[tokio::test]
+async fn a_letter_whose_reason_is_too_large_keeps_its_beginning() {
+    let (world, mut source) = World::limited(MOST, MOST).await;
+    let letter = world.letter(&mut source, 100, &"ö".repeat(5_000)).await;
+    assert!(own(&letter).unwrap().contains("öö… (shortened)") && size(&letter) < MOST);
+}
+
+#[tokio::test]
+async fn a_letter_with_ten_attributes_keeps_them_where_one_has_no_room() {
+    let (world, mut source) = World::limited(MOST, MOST).await;
+    let mut send = world.client.send_message().queue_url(world.url(&world.name).await).message_body("x");
+    for number in 0..10 {
+        send = send.message_attributes(format!("n{number}"), text("v".repeat(190)));
+    }
+    send.send().await.unwrap();
+    let held = one(&mut source).await;
+    settle(&source.settler(), &held, because("no stock")).await;
+    let letter = world.peek(&world.dead()).await.pop().unwrap();
+    assert_eq!((letter.message_attributes().unwrap().len(), own(&letter)), (10, None));
+}
+
+#[tokio::test]
+async fn a_message_that_the_queue_of_the_dead_letters_cannot_take_is_refused_and_stays() {
+    let (world, mut source) = World::limited(MOST, 1_024).await;
+    for (body, is_refused) in [(1_023, false), (1_024, false), (1_025, true)] {
+        world.send(&"x".repeat(body)).await;
+        let held = one(&mut source).await;
+        let settled = source.settler().settle(&held.0, &held.1, &because("no stock")).await;
+        assert_eq!(settled.as_ref().err().map(|error| error.kind()), is_refused.then_some(SourceErrorKind::Refused));
+        if let Err(error) = settled {
+            assert!(error.to_string().contains("raise `MaximumMessageSize` of the queue"), "{error}");
+        }
+    }
+    assert_eq!(world.open().await, 1);
+}
