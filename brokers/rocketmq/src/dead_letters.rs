@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use idempotent_mq::{ContentIds, DeadLetter, DeadLetters, Delivery, SourceError};
+use idempotent_mq::{ContentIds, DeadLetter, DeadLetters, Delivery, MessagePlace, SourceError};
 use tokio::sync::oneshot;
 
 use self::log::StoredLetter;
@@ -23,7 +23,7 @@ use crate::settings::check_name;
 
 /// The dead letters of a consumer group in `GROUP-dead`, for [`Redrive`](idempotent_mq::Redrive).
 ///
-/// Each letter is sent to its topic, and counts as handled after the broker has confirmed the message. All groups of the topic
+/// Each letter is sent to the topic of this handle, and counts as handled after the broker has confirmed the message. All groups of the topic
 /// receive the message again. Groups that have handled the message recognize it by its key.
 ///
 /// # Handled letters
@@ -68,8 +68,9 @@ pub struct RocketDeadLettersBuilder {
 #[derive(Clone, Debug)]
 struct LetterSettings {
     client: ClientSettings,
-    /// The topic of letters that do not name their topic.
     topic: String,
+    /// The topic that the operator names.
+    to: Option<String>,
     group: String,
     dead_topic: String,
     operator_group: String,
@@ -100,6 +101,7 @@ impl RocketDeadLetters {
             settings: LetterSettings {
                 client: ClientSettings::new(name_servers.into()),
                 topic: topic.into(),
+                to: None,
                 dead_topic: format!("{group}-dead"),
                 operator_group: format!("{group}-dead-operator"),
                 group,
@@ -116,6 +118,15 @@ impl RocketDeadLettersBuilder {
     /// The group's name with the suffix `-dead`
     pub fn dead_letter_topic(mut self, topic: impl Into<String>) -> Self {
         self.settings.dead_topic = topic.into();
+        self
+    }
+
+    /// Puts all letters back to this topic, whatever topic they name.
+    ///
+    /// # Default
+    /// The topic of the handle. A letter of another topic is [`Refused`](idempotent_mq::SourceErrorKind::Refused)
+    pub fn putting_back_to(mut self, topic: impl Into<String>) -> Self {
+        self.settings.to = Some(topic.into());
         self
     }
 
@@ -153,8 +164,11 @@ impl RocketDeadLettersBuilder {
     /// # Errors
     /// The name servers, a name, the credentials or the certificates are invalid.
     pub fn build(self) -> Result<RocketDeadLetters, SettingError> {
-        let LetterSettings { client, topic, group, dead_topic, operator_group } = &self.settings;
+        let LetterSettings { client, topic, to, group, dead_topic, operator_group } = &self.settings;
         client.check()?;
+        if let Some(to) = to {
+            check_name("putting back to", to)?;
+        }
         for (what, name) in
             [("topic", topic), ("group", group), ("dead letter topic", dead_topic), ("operator group", operator_group)]
         {
@@ -183,12 +197,16 @@ impl DeadLetters for RocketDeadLetters {
         }))
     }
 
-    /// Puts the letter back into its topic, or into the topic of this handle if the letter names none.
+    /// Puts the letter back into the topic of this handle, or into the one that the operator has named.
     ///
     /// # Cancellation
     /// The call continues in the background, unless the process ends.
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let handling = Handling::PutBack { topic: self.settings.topic.clone() };
+        let LetterSettings { topic, to, .. } = &self.settings;
+        let handling = match to {
+            Some(to) => Handling::PutAllBack { topic: to.clone() },
+            None => Handling::PutBack { topic: topic.clone() },
+        };
         self.ask(|reply| SessionStep::Handle(handling, reply)).await
     }
 
@@ -232,7 +250,7 @@ impl LetterSettings {
     fn decode(&self, letter: StoredLetter) -> (Delivery, Option<DeadLetter>) {
         let StoredLetter { position, properties, flag, body, .. } = letter;
         let all = properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let headers = RetryHeaders::decode(all, flag);
+        let headers = RetryHeaders::decode(all, flag, MessagePlace::DeadLetters);
         let body = if headers.has_empty_body() { Vec::new() } else { body };
         let mut delivery = headers.delivery(position.position(&self.dead_topic), body);
         delivery.attempt = Some(1);

@@ -2,7 +2,7 @@
 mod dead_letter;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Headers, Position, Retry};
+use idempotent_mq::{DeadLetter, Delivery, Headers, MessagePlace, OwnData, Position, Retry};
 
 pub(crate) use self::dead_letter::{decode_letter, original_topic};
 
@@ -38,11 +38,17 @@ const PLACE: &str = "x-idempotent-place";
 const MAX_TEXT: usize = 1024;
 
 impl RetryHeaders {
-    /// Decodes the properties of a received message. Malformed values are ignored.
-    pub(crate) fn decode<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>, flag: i32) -> Self {
+    /// Decodes the properties of a message from this place. Malformed values, and those that the place does not believe, are ignored.
+    pub(crate) fn decode<'a>(
+        all: impl IntoIterator<Item = (&'a str, &'a str)>,
+        flag: i32,
+        place: MessagePlace,
+    ) -> Self {
         let mut decoded = Self { flag, ..Self::default() };
         for (name, value) in all {
             match name {
+                ATTEMPT if !place.believes(OwnData::Attempt) => {}
+                PLACE if !place.believes(OwnData::Origin) => {}
                 ATTEMPT => decoded.attempt = value.parse().ok(),
                 FIRST_AT => decoded.first_at = value.parse().ok().map(Timestamp),
                 DEATHS => decoded.deaths = value.parse().unwrap_or_default(),

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::Delivery;
+use idempotent_mq::{Delivery, MessagePlace};
 use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::message_queue::MessageQueue;
 use tokio::sync::oneshot;
@@ -57,7 +57,9 @@ impl ConsumerSession {
     /// Decodes a message of this queue.
     pub(crate) fn decode(&self, message: &MessageExt, queue: &MessageQueue) -> (Delivery, RetryHeaders) {
         let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut headers = RetryHeaders::decode(properties, message.flag());
+        let is_copy = queue.topic().as_str() == self.settings.retry_topic;
+        let place = if is_copy { MessagePlace::Retry } else { MessagePlace::Queue };
+        let mut headers = RetryHeaders::decode(properties, message.flag(), place);
         if queue.topic().as_str() == self.settings.topic {
             headers.position = QueuePosition::new(queue, message.queue_offset());
         }

@@ -10,7 +10,7 @@ use rocketmq_model::common::message::message_queue::MessageQueue;
 
 use super::log::{LetterLog, StoredLetter};
 use crate::error::transient;
-use crate::producer::PreparedMessage;
+use crate::retry_headers::original_topic;
 
 /// The progress of a session.
 #[derive(Debug)]
@@ -41,8 +41,10 @@ struct LetterQueue {
 /// The way in which a letter is handled.
 #[derive(Debug)]
 pub(crate) enum Handling {
-    /// The letter is sent to its own topic, or to this one if it has none.
+    /// The letter is sent to this topic, unless it names another one.
     PutBack { topic: String },
+    /// The letter is sent to this topic, whatever topic it names.
+    PutAllBack { topic: String },
     /// The letter is removed.
     Discard,
 }
@@ -142,8 +144,8 @@ impl LetterQueue {
         if letter.offset() < self.settled {
             return Ok(false);
         }
-        if let Handling::PutBack { topic } = handling {
-            log.send(put_back(letter, topic)).await.map_err(|error| {
+        if let Some(topic) = handling.topic(letter)? {
+            log.send(letter.copy_to(topic)).await.map_err(|error| {
                 wrapped(
                     "putting a letter back: sending failed; the letter is still a dead letter, and possibly in its topic",
                     error,
@@ -179,17 +181,36 @@ impl LetterQueue {
 }
 
 impl Handling {
+    /// Returns the topic to which a letter is sent.
+    ///
+    /// # Errors
+    /// `Refused`: the letter names another topic than the one of the handle.
+    fn topic(&self, letter: &StoredLetter) -> Result<Option<&str>, SourceError> {
+        match self {
+            Self::Discard => Ok(None),
+            Self::PutAllBack { topic } => Ok(Some(topic)),
+            Self::PutBack { topic } => match original_topic(&letter.properties).filter(|of| of != topic) {
+                None => Ok(Some(topic)),
+                Some(of) => {
+                    let text = format!(
+                        "putting a letter back: it is of the topic `{of}`; open the dead letters of that topic, or name a \
+                         topic by `putting_back_to`"
+                    );
+                    Err(SourceError::new(SourceErrorKind::Refused, text))
+                }
+            },
+        }
+    }
+
     /// Returns the text of an error that occurs after the first step.
     fn unfinished(&self, text: &'static str) -> String {
         match self {
-            Self::PutBack { .. } => format!("putting a letter back: the message is in its topic, but {text}"),
+            Self::PutBack { .. } | Self::PutAllBack { .. } => {
+                format!("putting a letter back: the message is in its topic, but {text}")
+            }
             Self::Discard => format!("removing a letter: {text}"),
         }
     }
-}
-
-fn put_back(letter: &StoredLetter, topic: &str) -> PreparedMessage {
-    letter.copy_to(crate::retry_headers::original_topic(&letter.properties).unwrap_or(topic))
 }
 
 /// Waits for the lock of a queue.

@@ -5,7 +5,11 @@ use crate::properties::TAGS;
 use crate::settings::tests::settings;
 
 fn decoded(properties: &Properties) -> RetryHeaders {
-    RetryHeaders::decode(properties.iter().map(|(name, value)| (name.as_str(), value.as_str())), 0)
+    decoded_in(MessagePlace::Retry, properties)
+}
+
+fn decoded_in(place: MessagePlace, properties: &Properties) -> RetryHeaders {
+    RetryHeaders::decode(properties.iter().map(|(name, value)| (name.as_str(), value.as_str())), 0, place)
 }
 
 fn properties(all: &[(&str, &str)]) -> Properties {
@@ -70,6 +74,18 @@ fn a_redriven_dead_letter_starts_with_its_first_attempt_and_keeps_its_deaths() {
     assert!(back.headers().is_empty());
     // A retry keeps the deaths.
     assert_eq!(decoded(&back.encode_retry(&retry(2))).deaths, 3);
+}
+
+#[test]
+fn a_producer_decides_neither_the_attempt_nor_the_position() {
+    let forged =
+        properties(&[(UNIQ_KEY, "m"), (ATTEMPT, "16"), (PLACE, "17 3 broker-a"), (DEATHS, "2"), (TOPIC, "pay")]);
+    let fresh = decoded_in(MessagePlace::Queue, &forged);
+    assert_eq!((fresh.attempt, fresh.position.is_none(), fresh.deaths), (None, true, 2));
+    let copy = decoded_in(MessagePlace::Retry, &forged);
+    assert_eq!((copy.attempt, copy.position.is_some()), (Some(16), true));
+    let dead = fresh.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
+    assert_eq!(dead[TOPIC], "t");
 }
 
 #[test]

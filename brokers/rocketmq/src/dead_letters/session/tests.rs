@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::super::log::LetterBatch;
 use super::*;
+use crate::producer::PreparedMessage;
 use crate::properties::{Properties, UNIQ_KEY};
 use crate::queue_position::QueuePosition;
 
@@ -126,6 +127,18 @@ async fn work(session: &mut LetterSession<TestLog>, put_back: &str, gone: &str) 
         }
     }
     Ok(())
+}
+
+#[test]
+fn a_letter_that_names_another_topic_is_passed_by_until_the_operator_names_one() {
+    let mut named = letter(&MessageQueue::from_parts("dead", "broker", 0), 0, "a");
+    named.properties.insert("x-idempotent-topic".to_owned(), "payments".to_owned());
+    let error = back().topic(&named).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("`payments`"), "{error}");
+    let all = Handling::PutAllBack { topic: "orders".to_owned() };
+    assert_eq!((all.topic(&named).unwrap(), Handling::Discard.topic(&named).unwrap()), (Some("orders"), None));
+    named.properties.insert("x-idempotent-topic".to_owned(), "orders".to_owned());
+    assert_eq!(back().topic(&named).unwrap(), Some("orders"));
 }
 
 #[tokio::test]
