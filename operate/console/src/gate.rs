@@ -140,7 +140,7 @@ async fn visitor(shared: &Shared, parts: &Parts) -> Result<Visitor, PageError> {
 
 /// Returns the user of a login. A failure takes a moment and is logged, and too many failures of one address get another error.
 ///
-/// A valid token always passes: behind a proxy, all users have one address, so anyone could lock them out.
+/// A valid token always passes: all users of a proxy have one address, so anyone could lock them out.
 pub(crate) async fn check_login(
     shared: &Shared,
     address: Option<IpAddr>,

@@ -258,8 +258,7 @@ mod tests {
         assert_eq!(newest(&all, 4, length), (expected[..4].to_vec(), true));
         let (part, is_cut) = newest(&all, usize::MAX, length / 4);
         assert!(is_cut && (3..10).contains(&part.len()) && part[..] == expected[..part.len()], "{part:?}");
-        let mut bob = AuditFilter::default();
-        bob.by = Some("bob".into());
+        let bob = AuditFilter { by: Some("bob".into()), ..AuditFilter::default() };
         assert_eq!(newest(&bob, 10, length), (vec!["p-3 done".to_owned()], false));
         assert_eq!(newest(&bob, 10, length / 4), (Vec::new(), true));
         assert_eq!(newest(&all, 10, 0), (Vec::new(), true));

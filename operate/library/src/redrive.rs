@@ -302,8 +302,8 @@ mod tests {
     async fn a_letter_that_is_passed_by_is_named_with_its_reason_and_the_others_are_changed() {
         let (queue, log) = (queue().await, Arc::new(MemoryAudit { entries: Mutex::default(), most: usize::MAX }));
         let redriver = Redriver::new(log.clone(), ("ann", "why"), "test", "orders").unwrap();
-        let mut filter = LetterFilter::default();
-        filter.ids = ["1@9", "2@9", "3@9"].map(LetterId::from).into();
+        let ids = ["1@9", "2@9", "3@9"].map(LetterId::from).into();
+        let filter = LetterFilter { ids, ..LetterFilter::default() };
         let mut letters = Refusing(MemoryDeadLetters::new(&queue), None);
         let outcome = redriver.run(Redrive::new(), (&filter, "3 letters"), &mut letters, |_| {}).await.unwrap();
         assert_eq!((outcome.summary.put_back, outcome.summary.passed_by, queue.dead_letters().len()), (1, 1, 1));

@@ -104,9 +104,10 @@ async fn store(folder: &TempDir) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_link_is_valid_once_and_the_pages_are_read_only() {
     let folder = tempfile::tempdir().unwrap();
-    let console = Console::start(&store(&folder).await, &[]);
+    let mut console = Console::start(&store(&folder).await, &[]);
     let cookie = console.enter();
-    assert_eq!(console.login(console.path.strip_prefix("login?token=").unwrap()).status, 401);
+    let token = console.path.strip_prefix("login?token=").unwrap().to_owned();
+    assert_eq!(console.login(&token).status, 401);
     let keys = console.get("keys", &cookie);
     assert!(
         keys.contains(&key("poison").replace('{', "&#123;").replace('}', "&#125;")) || keys.contains(&key("poison"))
@@ -119,6 +120,10 @@ async fn the_link_is_valid_once_and_the_pages_are_read_only() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 421"), "{text}");
+    console.process.kill().unwrap();
+    let mut log = String::new();
+    console.process.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("a login has failed from=\"127.0.0.1\" failures=1") && !log.contains(&token), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
