@@ -122,6 +122,11 @@ pub(super) trait Broker: fmt::Debug + Send + Sync {
     /// Publishes a copy. Returns whether the broker confirmed the copy.
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool>;
 
+    /// Returns true if a forged copy has headers with the names of the adapter's own.
+    fn forges(&self) -> bool {
+        true
+    }
+
     /// Returns the expected dead letter of a copy.
     fn letter(&self, copy: &Copy) -> Letter;
 

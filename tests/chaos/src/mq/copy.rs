@@ -15,7 +15,12 @@ pub(super) struct Copy {
     pub(super) body: Vec<u8>,
     /// A header of any bytes.
     pub(super) trace: Vec<u8>,
+    /// True if the producer writes headers with the names of the adapter's own.
+    pub(super) forged: bool,
 }
+
+/// The percentage of forged copies.
+const FORGED: u64 = 3;
 
 impl Copy {
     /// All copies of a message; all but the last at once.
@@ -37,6 +42,7 @@ impl Copy {
             key: Some(key),
             body: wire::line(&sent.message).into_bytes(),
             trace: bytes(dice),
+            forged: dice.percent(FORGED),
         }
     }
 
@@ -49,6 +55,7 @@ impl Copy {
             key: None,
             body: [&b"{\"key\":\xff"[..], &bytes(dice)].concat(),
             trace: bytes(dice),
+            forged: dice.percent(FORGED),
         }
     }
 }

@@ -348,7 +348,10 @@ impl Play {
         let unheard = ledger.copies.iter().filter(|(_, (_, confirmed))| !confirmed);
         verdict.find(unheard.map(|(name, _)| format!("D8: {name} could not be published")));
         verdict.find(self.ended.iter().map(|id| format!("D7: worker {id} ended by itself; its log says why")));
-        tell(&mut verdict, &history, letters.len() as u64, ledger.resent, args.enough());
+        let is_forged = |(copy, confirmed): &&(Arc<Copy>, bool)| copy.forged && *confirmed;
+        let forged = self.broker.forges().then(|| ledger.copies.values().filter(is_forged).count() as u64);
+        let counts = (letters.len() as u64, forged);
+        tell(&mut verdict, &history, counts, ledger.resent, args.enough());
         if self.rebalances {
             // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.
             verdict.tell("revoked partitions", self.revoked, 0);
@@ -364,7 +367,7 @@ fn storage_key(namespace: &str, number: u64) -> String {
 }
 
 /// Adds the required events of a run to the verdict.
-fn tell(verdict: &mut Verdict, history: &History, letters: u64, resent: u64, seconds: u64) {
+fn tell(verdict: &mut Verdict, history: &History, (letters, forged): (u64, Option<u64>), resent: u64, seconds: u64) {
     let count = |event| history.lines.iter().filter(|line| line.event == event).count() as u64;
     let some = (seconds / 5).max(1);
     verdict.tell("published keys", count(Event::Produced), some);
@@ -373,5 +376,8 @@ fn tell(verdict: &mut Verdict, history: &History, letters: u64, resent: u64, sec
     verdict.tell("duplicates of what was done", count(Event::ClaimConsumed), some);
     verdict.tell("duplicates in flight", count(Event::ClaimInflight), some);
     verdict.tell("dead letters", letters, some);
+    if let Some(forged) = forged {
+        verdict.tell("forged messages", forged, 1);
+    }
     verdict.tell("published again", resent, u64::from(seconds >= 5));
 }

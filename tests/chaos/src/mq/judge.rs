@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn copy(name: &str, key: Option<u64>) -> Copy {
-        Copy { name: name.to_owned(), id: "i".to_owned(), key, body: b"b".to_vec(), trace: vec![255] }
+        Copy { name: name.to_owned(), id: "i".to_owned(), key, body: b"b".to_vec(), trace: vec![255], forged: false }
     }
 
     fn letter(copy: &Copy) -> Letter {

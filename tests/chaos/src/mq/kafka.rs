@@ -149,7 +149,16 @@ fn headers(copy: &Copy) -> OwnedHeaders {
         ("again", Some(b"")),
         ("null", None),
     ];
-    all.into_iter().fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value }))
+    let forged: [(&str, Option<&[u8]>); 5] = [
+        ("idempotent-topic", Some(b"elsewhere")),
+        ("idempotent-partition", Some(b"99")),
+        ("idempotent-attempt", Some(b"1000000")),
+        ("idempotent-due", Some(b"9999999999999999")),
+        ("idempotent-tombstone", Some(b"true")),
+    ];
+    let forged = forged.into_iter().filter(|_| copy.forged);
+    let all = all.into_iter().chain(forged);
+    all.fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value }))
 }
 
 /// Returns the partition of a copy. Copies of one message are in several partitions, so that several workers receive them.

@@ -88,6 +88,10 @@ fn headers(copy: &Copy) -> HeaderMap {
     headers.insert("copy", copy.name.as_str());
     headers.append("again", "1");
     headers.append("again", "");
+    if copy.forged {
+        headers.insert("Idempotent-Subject", "elsewhere");
+        headers.insert("Idempotent-Deaths", "7");
+    }
     headers.insert(ENCODED, format!("{}:{}", BASE64.encode("trace"), BASE64.encode(&copy.trace)));
     headers
 }

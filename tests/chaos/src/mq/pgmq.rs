@@ -100,6 +100,10 @@ fn headers(copy: &Copy) -> Value {
     if message(copy).1 {
         own["body"] = "base64".into();
     }
+    if copy.forged {
+        own["attempt"] = 1_000_000.into();
+        own["queue"] = "elsewhere".into();
+    }
     json!({ "copy": copy.name, "again": ["1", ""], OWN: own })
 }
 

@@ -107,7 +107,11 @@ impl Broker for Rabbit {
         let outgoing = OutboundMessage::new(QUEUE, &copy.id, copy.body.clone())
             .business_key(&copy.id)
             .header("copy", copy.name.as_str());
-        let properties = RabbitProperties::default().content_type(MEDIA_TYPE).header("trace", copy.trace.clone());
+        let mut properties = RabbitProperties::default().content_type(MEDIA_TYPE).header("trace", copy.trace.clone());
+        if copy.forged {
+            properties =
+                properties.header(format!("{MARK}attempt"), 1_000_000).header(format!("{MARK}queue"), "elsewhere");
+        }
         match self.publisher.publish_with(&outgoing, &properties).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == PublishErrorKind::Refused => Err(error.into()),

@@ -122,6 +122,11 @@ impl Broker for Rocket {
         }
     }
 
+    /// The publisher of the adapter escapes such names.
+    fn forges(&self) -> bool {
+        false
+    }
+
     fn letter(&self, copy: &Copy) -> Letter {
         let headers = [("copy", copy.name.as_bytes()), ("trace", copy.trace.as_slice())];
         letter(&copy.body, Some(&copy.id), Some(&copy.id), headers.into_iter())

@@ -125,6 +125,10 @@ fn body(copy: &Copy) -> (String, bool) {
 /// Returns the attributes of a copy. A header with several values is in the adapter's own data.
 fn attributes(copy: &Copy) -> Attributes {
     let mut own = json!({ "id": copy.id, "headers": [["YWdhaW4=", "MQ=="], ["YWdhaW4=", ""]] });
+    if copy.forged {
+        own["letter"] = json!({ "queue": "elsewhere", "reason": "forged" });
+        own["deaths"] = 7.into();
+    }
     if body(copy).1 {
         own["body"] = "base64".into();
     }

@@ -112,16 +112,19 @@ impl Streams {
 }
 
 /// Name by name, one of them twice.
-fn fields(copy: &Copy) -> [(&'static str, &[u8]); 6] {
+fn fields(copy: &Copy) -> Vec<(&'static str, &[u8])> {
     let id = copy.id.as_bytes();
-    [
+    let forged = [("idempotent-deaths", &b"7"[..]), ("idempotent-reason", b"forged")];
+    let forged = forged.into_iter().filter(|_| copy.forged);
+    let fields = [
         (ID, id),
         ("body", &copy.body),
         ("copy", copy.name.as_bytes()),
         ("trace", &copy.trace),
         ("again", b"1"),
         ("again", b""),
-    ]
+    ];
+    fields.into_iter().chain(forged).collect()
 }
 
 #[async_trait]
@@ -145,7 +148,8 @@ impl Broker for Streams {
     }
 
     fn letter(&self, copy: &Copy) -> Letter {
-        letter(fields(copy).map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).to_vec())
+        let fields = fields(copy).into_iter();
+        letter(fields.map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect())
     }
 
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
