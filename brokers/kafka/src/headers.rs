@@ -64,9 +64,9 @@ fn own(name: &str) -> Option<(&'static str, OwnData)> {
 /// True in a program in which a panic ends the process.
 pub(crate) const ABORTS: bool = cfg!(panic = "abort");
 
-/// What is known of the names of headers before they are read.
+/// The knowledge of the names of headers before they are read.
 ///
-/// The client reads a header by one call, which panics for a name that is not UTF-8. No other safe call tells whether a name is.
+/// The client reads a header by one call, which panics for a name that is not UTF-8. No other safe call shows whether a name is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names {
     /// A producer may have written any bytes.

@@ -242,7 +242,7 @@ pub(crate) struct Letter {
 impl Letter {
     pub(crate) fn read(message: &BorrowedMessage<'_>) -> Self {
         let name = PartitionName { topic: message.topic().into(), number: message.partition() };
-        // Only another program writes other names behind a record key of this form.
+        // Only another program writes other names after a record key of this form.
         let names = if ABORTS && message.key().is_some_and(is_own) { Names::Utf8 } else { Names::Unknown };
         let (mut delivery, original, own) = convert(message, &name, MessagePlace::DeadLetters, names);
         let topic = own.text(TOPIC).filter(|topic| topic.len() <= LONGEST_NAME).map(str::to_owned);

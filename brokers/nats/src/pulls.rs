@@ -22,7 +22,7 @@ const MEMORY: Duration = Duration::from_secs(60);
 
 /// The pull requests of one consumer, whose messages arrive in one inbox.
 ///
-/// A client that cannot represent a message ends its connection, and the messages behind that one are lost with it until `ack_wait`
+/// A client that cannot represent a message ends its connection, and the messages after that one are lost with it until `ack_wait`
 /// ends. After repeated losses, each request is for one message, so that others arrive.
 #[derive(Debug)]
 pub(crate) struct Pulls {

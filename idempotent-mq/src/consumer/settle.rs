@@ -19,7 +19,7 @@ const LATER: Duration = Duration::from_secs(300);
 /// The result of a settlement.
 pub(super) enum SettleResult {
     AsDecided,
-    /// By this other settlement.
+    /// The source accepted this other settlement.
     Otherwise(Settlement, DeliveryEnd),
     /// The delivery was not settled. The broker delivers the message again.
     Not,

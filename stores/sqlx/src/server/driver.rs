@@ -19,7 +19,7 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// The URL parameter that configures TLS.
     const TLS: &'static str;
-    /// What a refused login may also mean on a Unix socket.
+    /// Another reason for a refused login on a Unix socket.
     const SOCKET: &'static str;
 
     fn bind(query: Query<Self>, value: Self::Value) -> Query<Self>;

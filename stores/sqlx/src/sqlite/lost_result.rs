@@ -6,8 +6,7 @@ use idempotent_core::{ClaimHandle, Completion, Settled, StoreError, StoreErrorKi
 
 use super::connection::ConnectionGuard;
 use super::error::{self, ErrorContext};
-use super::record_access::RecordAccess;
-use super::requests::held_query;
+use super::record_access::{RecordAccess, held_query};
 
 /// The largest result that was lost, and its run.
 #[derive(Debug, Default)]

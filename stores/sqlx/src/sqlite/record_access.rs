@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use idempotent_core::{Clock, Key, Record, StoreError, Timestamp};
+use idempotent_core::{ClaimHandle, Clock, Key, Record, StoreError, Timestamp};
 
-use super::columns::{id, now};
+use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, FairConnection, Query, query};
 use super::error::ErrorContext;
 use super::lost_result::LostResult;
@@ -53,4 +53,10 @@ impl RecordAccess {
         let look = self.timed(query(&self.sql.look).bind(id(key)));
         turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }
+}
+
+pub(super) fn held_query(sql: &Arc<str>, held: &ClaimHandle) -> Query {
+    // A number that no column holds is no grant's.
+    let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
+    query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
 }

@@ -1,5 +1,4 @@
 //! A request of one key: what the protocol decides on it, and how it is sent where it comes alone.
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::claim_row::ClaimRow;
 use super::columns::{id, owner};
 use super::connection::{ConnectionGuard, Query, query};
 use super::error;
-use super::record_access::RecordAccess;
+use super::record_access::{RecordAccess, held_query};
 use crate::answer;
 use crate::row::{self, micros, signed};
 
@@ -262,10 +261,4 @@ impl RecordAccess {
         }
         Err(answer::outrun())
     }
-}
-
-pub(super) fn held_query(sql: &Arc<str>, held: &ClaimHandle) -> Query {
-    // A number that no column holds is no grant's.
-    let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
-    query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
 }

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::SqliteStore;
 use super::connection::{Query, query};
-use super::requests::held_query;
+use super::record_access::held_query;
 use crate::steps::{self, STEP};
 
 #[async_trait]

@@ -77,7 +77,6 @@ async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     assert_eq!(store.complete(&held("a"), &small).await.unwrap(), Settled::Done, "what fits is still written");
 }
 
-/// The effect of the run is done, so a retry would double it.
 #[tokio::test]
 async fn a_result_that_a_full_disk_has_no_room_for_is_left_out_and_no_run_begins_until_it_fits() {
     for in_a_batch in [false, true] {
