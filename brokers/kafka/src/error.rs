@@ -165,7 +165,9 @@ fn code(error: &(dyn Error + 'static)) -> Option<Code> {
 /// Converts an error of producing a copy of a message.
 pub(crate) fn copy_failure(doing: &str, error: PublishError) -> SourceError {
     let kind = match error.kind() {
-        PublishErrorKind::Refused if is_too_large(&error) => SourceErrorKind::Refused,
+        PublishErrorKind::Refused if is_too_large(&error) || code(&error) == Some(Code::InvalidRecord) => {
+            SourceErrorKind::Refused
+        }
         PublishErrorKind::Refused => SourceErrorKind::Fatal,
         _ => SourceErrorKind::Transient,
     };

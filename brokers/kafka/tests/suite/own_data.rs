@@ -6,9 +6,21 @@ use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
 use crate::messages::{because, record};
-use crate::world::{LIMIT, World, ms, one, retry, settle};
+use crate::world::{LIMIT, World, counting, ms, one, retry, settle};
 
 const RETRIES: &str = "orders-billing-retry";
+
+/// The copy of a message whose headers the client cannot read is recognized by its last header. The client panics for such headers, so
+/// this one has readable ones in front.
+const UNREADABLE: [(&str, &str); 7] = [
+    ("raw", "\u{1}"),
+    ("idempotent-id", "m-1"),
+    ("idempotent-topic", "orders"),
+    ("idempotent-partition", "0"),
+    ("idempotent-attempt", "3"),
+    ("idempotent-first-at", "5"),
+    ("idempotent-tail", "5"),
+];
 
 fn headers<const N: usize>(all: [(&str, &str); N]) -> OwnedHeaders {
     let add = |headers: OwnedHeaders, (key, value): (&str, &str)| headers.insert(Header { key, value: Some(value) });
@@ -93,22 +105,11 @@ async fn a_letter_does_not_choose_what_an_operator_reads() {
     }
 }
 
-/// The copy of a message whose headers the client cannot read is recognized by its last header. The client panics for such headers, so
-/// this one has readable ones in front.
 #[tokio::test]
 async fn a_message_with_unreadable_headers_keeps_its_own_data_and_its_bytes_until_it_is_put_back() {
     let world = World::new(1).await;
     let mut source = world.builder().retry_topic(RETRIES).connect().await.unwrap();
-    let copy = [
-        ("raw", "\u{1}"),
-        ("idempotent-id", "m-1"),
-        ("idempotent-topic", "orders"),
-        ("idempotent-partition", "0"),
-        ("idempotent-attempt", "3"),
-        ("idempotent-first-at", "5"),
-        ("idempotent-tail", "5"),
-    ];
-    world.produce(RETRIES, Some(b"k"), headers(copy)).await;
+    world.produce(RETRIES, Some(b"k"), headers(UNREADABLE)).await;
     let held = one(&mut source).await;
     assert_eq!((held.0.id.as_deref(), held.0.attempt, held.0.first_at), (Some("m-1"), Some(3), Some(Timestamp(5))));
     assert!(held.0.headers.is_empty() && held.0.unreadable.is_some());
@@ -133,4 +134,21 @@ async fn a_message_with_unreadable_headers_keeps_its_own_data_and_its_bytes_unti
     assert_eq!(record(&world, "orders", 1).headers().unwrap().get(0).key, "idempotent-id");
     settle(&source, &held, Settlement::Ack).await;
     source.close().await;
+}
+
+#[tokio::test]
+async fn a_consumer_dead_letters_a_message_with_unreadable_headers_once_and_without_a_run() {
+    let world = World::new(1).await;
+    let source = world.builder().retry_topic(RETRIES).connect().await.unwrap();
+    world.produce(RETRIES, Some(b"k"), headers(UNREADABLE)).await;
+    let (handling, runs) = counting();
+    let running = world.run(source, handling);
+    let mut letters = KafkaDeadLetters::new(world.url(), "orders");
+    // Each count asks the broker again.
+    while letters.count().await.unwrap() == 0 {}
+    let counts = running.ended().await.unwrap();
+    assert_eq!((counts.dead_lettered, counts.undecodable, runs.number()), (1, 1, 0), "{counts:?}");
+    let letter = letters.next().await.unwrap().unwrap();
+    let reason = letter.letter.unwrap().reason;
+    assert!(letter.delivery.id.as_deref() == Some("m-1") && reason.contains("not UTF-8"), "{reason}");
 }
