@@ -55,7 +55,7 @@ counts! {
     undecodable,
     /// Keys whose failures in a row reached [`alert_after`](crate::ConsumerBuilder::alert_after).
     alerts,
-    /// Failed calls of the source.
+    /// Failed calls of the source, and sessions that ended before one of their deliveries was settled.
     source_errors,
     /// Pauses of the intake because the store was down.
     pauses,

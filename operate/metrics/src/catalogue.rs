@@ -117,7 +117,7 @@ catalogue! {
     CONSUMER_NODE_OUTAGES "idempotent_consumer_node_outages_total" Counter, COUNT, ["group"],
         "Failures of one node of the store.";
     CONSUMER_SOURCE_ERRORS "idempotent_consumer_source_errors_total" Counter, COUNT, ["group"],
-        "Failed calls of the source.";
+        "Failed calls of the source, and sessions that ended before a delivery was settled.";
     CONSUMER_UNDECODABLE "idempotent_consumer_undecodable_total" Counter, COUNT, ["group"],
         "Bodies that could not be decoded, or were too large.";
     CONSUMER_ALERTS "idempotent_consumer_alerts_total" Counter, COUNT, ["group"],
