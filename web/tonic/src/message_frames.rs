@@ -37,11 +37,12 @@ impl MessageFrames {
     }
 
     pub(crate) fn progress(&self) -> Progress {
+        // Bytes of the prefix that have not arrived are zero.
         let [_, length @ ..] = self.prefix;
         let end = PREFIX as u64 + u64::from(u32::from_be_bytes(length));
         match self.size {
             0 => Progress::Empty,
-            size if size < PREFIX as u64 || size < end => Progress::Partial,
+            size if size < end => Progress::Partial,
             size if size == end => Progress::One,
             _ => Progress::Several,
         }

@@ -138,3 +138,20 @@ impl<B> fmt::Debug for UnaryRequest<B> {
         f.write_str(if self.check.is_some() { "UnaryRequest(checked)" } else { "UnaryRequest(passing)" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn a_body_states_its_size_and_its_end_unless_frames_precede_the_rest() {
+        let hint = |body: &UnaryRequest<Full<Bytes>>| (body.size_hint().exact(), body.is_end_stream());
+        assert_eq!(hint(&UnaryRequest::passing(Full::from("abc"))), (Some(3), false));
+        assert_eq!(hint(&UnaryRequest::passing(Full::default())), (Some(0), true));
+        let frames = VecDeque::from([Frame::data(Bytes::from_static(b"abc"))]);
+        let resumed = UnaryRequest::resumed(StreamedRequest { frames, rest: Box::pin(Full::default()) });
+        assert_eq!(hint(&resumed), (None, false));
+    }
+}

@@ -22,12 +22,14 @@ async fn calls_without_a_key_run_each_time() {
 
 #[tokio::test]
 async fn methods_that_pass_through_ignore_keys() {
-    let world = World::with(|layer| layer.pass_through(["/shop.Orders/Pay"])).await;
-    for run in 1..=2 {
-        assert_eq!(world.pay("a", "tea").await.unwrap().get_ref().run, run);
+    for methods in ["/shop.Orders/Pay", "/shop.Orders/*"] {
+        let world = World::with(|layer| layer.pass_through([methods])).await;
+        for run in 1..=2 {
+            assert_eq!(world.pay("a", "tea").await.unwrap().get_ref().run, run);
+        }
+        // Not even a malformed key matters.
+        assert_eq!(world.pay("a,b", "tea").await.unwrap().get_ref().run, 3);
     }
-    // Not even a malformed key matters.
-    assert_eq!(world.pay("a,b", "tea").await.unwrap().get_ref().run, 3);
 }
 
 #[tokio::test]

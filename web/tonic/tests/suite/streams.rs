@@ -149,6 +149,19 @@ async fn a_streaming_response_is_refused_and_its_method_runs_once() {
 }
 
 #[tokio::test]
+async fn a_failure_after_the_message_is_stored_by_its_code() {
+    for (stored, runs) in [(&[][..], 2), (&[Code::FailedPrecondition], 1)] {
+        let world = World::with(|layer| layer.store_codes(stored.iter().copied())).await;
+        for _ in 0..2 {
+            let mut receipts = watch(&world, "fails").await.unwrap();
+            assert!(receipts.next().await.unwrap().is_ok());
+            assert_eq!(receipts.next().await.unwrap().unwrap_err().code(), Code::FailedPrecondition);
+        }
+        assert_eq!(world.shop.runs(), runs);
+    }
+}
+
+#[tokio::test]
 async fn a_response_without_an_end_is_refused_and_its_method_runs_once() {
     let (world, clock) = World::timed(|layer| layer).await;
     for _ in 0..2 {

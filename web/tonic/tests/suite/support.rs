@@ -91,12 +91,13 @@ impl Shop {
         Ok(response)
     }
 
-    /// Sends two receipts, or one without an end for the order `open`.
+    /// Sends two receipts, or one without an end for the order `open`, or one and a failure for the order `fails`.
     async fn watch(self, request: Request<Payment>) -> Result<Response<Receipts>, Status> {
         let run = self.runs.fetch_add(1, SeqCst) + 1;
         let receipt = Ok(Receipt { run, filler: Vec::new() });
         let rest = match request.into_inner().order.as_str() {
             "open" => stream::pending().boxed(),
+            "fails" => stream::iter([Err(Status::failed_precondition("sold out"))]).boxed(),
             _ => stream::iter([receipt.clone()]).boxed(),
         };
         Ok(Response::new(stream::iter([receipt]).chain(rest).boxed()))
