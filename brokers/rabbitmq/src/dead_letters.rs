@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{ContentIds, DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{ContentIds, DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter, answer_within};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Acker, Channel, Connection};
 use tokio::time::timeout;
 
+use crate::alarm::Alarm;
 use crate::broker_url::BrokerUrl;
-use crate::error::{failure, is_final, transient};
+use crate::error::{failure, is_final, is_too_large, transient};
 use crate::publish_connection::{PublishConnection, PublishFailure};
 use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
 use crate::session::REQUEUE;
@@ -50,6 +51,7 @@ struct OpenConnection {
     /// queue.
     channel: Channel,
     publishing: PublishConnection,
+    alarm: Alarm,
     /// The letter of the last `next`.
     taken: Option<BasicGetMessage>,
     /// The earlier letters that were not put back, in their order.
@@ -78,8 +80,11 @@ impl RabbitDeadLetters {
             let connect = async {
                 let connection: Connection = self.url.connect("idempotent: dead letters").await?;
                 let channel = connection.create_channel().await?;
+                let alarm = Alarm::default();
+                alarm.follow(&connection, &self.url);
                 Ok(OpenConnection {
                     channel,
+                    alarm,
                     publishing: PublishConnection::new(connection, 1),
                     taken: None,
                     left: Vec::new(),
@@ -97,13 +102,25 @@ impl RabbitDeadLetters {
     /// Drops the connection, which returns a taken letter to its queue.
     fn broken(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
-        failure("reading the dead letters failed; see the cause", error)
+        let text = format!(
+            "reading the dead letters of `{}` failed; see the cause, and if the client cannot read a letter, remove it with \
+             another client, as the handbook describes",
+            self.queue.name
+        );
+        failure(&text, error)
     }
 }
 
-#[async_trait]
-impl DeadLetters for RabbitDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl RabbitDeadLetters {
+    /// Drops the connection after an error, since a call that has ended at its time limit may be half done.
+    fn ended<T>(&mut self, result: Result<T, SourceError>) -> Result<T, SourceError> {
+        if result.as_ref().is_err_and(|error| error.kind() == SourceErrorKind::Transient) {
+            self.open = None;
+        }
+        result
+    }
+
+    async fn read_count(&mut self) -> Result<u64, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
@@ -111,11 +128,16 @@ impl DeadLetters for RabbitDeadLetters {
         declared.map(|queue| queue.message_count().into()).map_err(|error| self.broken(error))
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let open = self.open().await?;
         open.left.extend(open.taken.take().map(|taken| taken.acker.clone()));
-        open.taken = match open.channel.basic_get(dead, BasicGetOptions::default()).await {
+        let taken = tokio::select! {
+            taken = open.channel.basic_get(dead, BasicGetOptions::default()) => taken,
+            // The client ends the connection at a letter that it cannot read, and then never returns.
+            error = open.alarm.failed() => Err(error),
+        };
+        open.taken = match taken {
             Ok(taken) => taken,
             Err(error) => return Err(self.broken(error)),
         };
@@ -125,7 +147,7 @@ impl DeadLetters for RabbitDeadLetters {
             return Ok(None);
         };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
-        let letter = decode_letter(&properties, &self.queue.name);
+        let letter = decode_letter(&properties, &self.queue);
         let now = SystemClock::new().wall();
         let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
         let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
@@ -135,10 +157,14 @@ impl DeadLetters for RabbitDeadLetters {
         Ok(Some(StoredLetter::new(id, delivery, letter)))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
+    async fn publish_back(&mut self) -> Result<bool, SourceError> {
         let open = self.open.as_mut().ok_or_else(nothing_taken)?;
         let taken = open.taken.take().ok_or_else(nothing_taken)?;
         let properties = redriven_properties(&taken.properties, &self.queue.name);
+        if !open.publishing.limit.fits_letter(&properties) {
+            open.left.push(taken.acker.clone());
+            return Err(refused("its headers exceed the broker's frame_max"));
+        }
         let publish = open.publishing.publish(("", &self.queue.name), properties, &taken.data, async |_| Ok(()));
         let failed = match timeout(CONFIRM_TIMEOUT, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
@@ -152,7 +178,16 @@ impl DeadLetters for RabbitDeadLetters {
                 )
                 .with_cause(error),
             },
+            Ok(Err(PublishFailure::Broken { error, .. })) if is_too_large(&error) => {
+                open.left.push(taken.acker.clone());
+                return Err(refused("its body exceeds the broker's max_message_size").with_cause(error));
+            }
             Ok(Err(failure)) => not_put_back(failure),
+            Err(_) if open.alarm.reason().is_some() => transient(&format!(
+                "putting a letter back: the broker blocks publishers ({}); free its memory or disk; the letter is \
+                 still a dead letter, and possibly in the queue",
+                open.alarm.reason().unwrap_or_default()
+            )),
             Err(_) => transient(
                 "putting a letter back: no confirm within 10 s; the letter is still a dead letter, and possibly in the \
                  queue",
@@ -164,7 +199,7 @@ impl DeadLetters for RabbitDeadLetters {
         Err(failed)
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
+    async fn remove(&mut self) -> Result<bool, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let open = self.open.as_mut().ok_or_else(nothing_taken)?;
         let taken = open.taken.take().ok_or_else(nothing_taken)?;
@@ -189,6 +224,29 @@ impl DeadLetters for RabbitDeadLetters {
         };
         self.open = None;
         Err(failed)
+    }
+}
+
+#[async_trait]
+impl DeadLetters for RabbitDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        let counted = answer_within("counting the dead letters", self.read_count()).await;
+        self.ended(counted)
+    }
+
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        let read = answer_within("reading a dead letter", self.read_next()).await;
+        self.ended(read)
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let put_back = answer_within("putting a letter back", self.publish_back()).await;
+        self.ended(put_back)
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let removed = answer_within("removing a letter", self.remove()).await;
+        self.ended(removed)
     }
 
     async fn close(&mut self) {
@@ -230,6 +288,11 @@ fn not_put_back(failure: PublishFailure) -> SourceError {
         )
         .with_cause(error),
     }
+}
+
+fn refused(why: &str) -> SourceError {
+    let text = format!("putting a letter back: {why}; raise the limit, or publish a smaller message in its place");
+    SourceError::new(SourceErrorKind::Refused, text)
 }
 
 fn nothing_taken() -> SourceError {

@@ -120,6 +120,12 @@ impl DelayPath {
         self.to.exchange.is_empty()
     }
 
+    /// Returns how many bytes the broker adds to the headers at most: an entry in `x-death` for each level, and the headers
+    /// of the first and the last death.
+    pub(crate) fn added_bytes(&self) -> usize {
+        600 + self.levels.len() * (200 + self.to.key.len())
+    }
+
     /// Returns the header of each step, and the level that the header names.
     fn steps(&self) -> Vec<(String, String)> {
         let names = std::iter::once(FIRST_LEVEL.to_owned()).chain(self.levels.iter().copied().map(header_after));
@@ -196,7 +202,7 @@ impl DelayPath {
     }
 }
 
-/// The steps that a publisher has declared over one connection, with the times of their declarations.
+/// The steps and queues that were declared over one connection, with the times of their declarations.
 #[derive(Debug, Default)]
 pub(crate) struct DeclaredSteps(Mutex<HashMap<(String, String), Instant>>);
 
@@ -214,13 +220,26 @@ impl DeclaredSteps {
         let DelayMethod::Queues(kind) = path.method else { return Ok(()) };
         for (header, next) in path.steps() {
             let step = (header, next);
-            if self.known().get(&step).is_some_and(|at| at.elapsed() < REDECLARE_INTERVAL) {
+            if self.is_recent(&step) {
                 continue;
             }
             path.declare_step(kind, &step, channel).await?;
-            self.known().insert(step, Instant::now());
+            self.note(step);
         }
         Ok(())
+    }
+
+    /// Returns whether this step was declared recently.
+    pub(crate) fn is_recent(&self, step: &(String, String)) -> bool {
+        self.known().get(step).is_some_and(|at| at.elapsed() < REDECLARE_INTERVAL)
+    }
+
+    pub(crate) fn note(&self, step: (String, String)) {
+        self.known().insert(step, Instant::now());
+    }
+
+    pub(crate) fn forget(&self, step: &(String, String)) {
+        self.known().remove(step);
     }
 
     /// Returns whether the plugin's exchange was declared.

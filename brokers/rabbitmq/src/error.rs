@@ -1,6 +1,7 @@
 //! Classification of the client's errors, and the errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use lapin::ErrorKind;
+use lapin::protocol::AMQPErrorKind;
 
 /// An invalid setting. The text names the setting, the rule and the remedy, and contains no URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -40,6 +41,18 @@ pub(crate) fn is_node_down(error: &lapin::Error) -> bool {
 /// Returns whether a queue or exchange is missing.
 pub(crate) fn is_not_found(error: &lapin::Error) -> bool {
     is_final(error) && matches!(error.kind(), ErrorKind::ProtocolError(refused) if refused.get_id() == NOT_FOUND)
+}
+
+/// Returns whether an error has closed a channel only, and not its connection.
+pub(crate) fn is_of_channel(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
+    matches!(refused.kind(), AMQPErrorKind::Soft(_))
+}
+
+/// Returns whether the body of a message is larger than the broker's setting `max_message_size`.
+pub(crate) fn is_too_large(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
+    refused.get_id() == PRECONDITION_FAILED && refused.get_message().as_str().contains("message size")
 }
 
 const ACCESS_REFUSED: u16 = 403;

@@ -48,12 +48,16 @@
 #![doc = include_str!("docs/limits.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod ack_batcher;
+mod alarm;
 mod broker_url;
+mod caution;
+mod copies;
 mod dead_letters;
 mod delay;
 mod delay_queues;
 mod error;
 mod field_value;
+mod frame_limit;
 mod headers;
 mod intake;
 mod message;
@@ -67,6 +71,7 @@ mod route;
 mod session;
 mod settings;
 mod settler;
+mod shared_connection;
 mod source;
 mod topology;
 

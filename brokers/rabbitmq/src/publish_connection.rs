@@ -18,6 +18,7 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use tokio::sync::Semaphore;
 
 use crate::error::{is_final, is_node_down};
+use crate::frame_limit::FrameLimit;
 
 /// A connection with channels for publishing.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct PublishConnection {
     permits: Semaphore,
     /// Open channels without unconfirmed messages.
     idle: Mutex<Vec<Channel>>,
+    /// The limit for the headers of messages.
+    pub(crate) limit: FrameLimit,
 }
 
 /// A message of a batch on one channel. The ids of a batch differ.
@@ -56,7 +59,8 @@ pub(crate) enum PublishFailure {
 impl PublishConnection {
     /// Creates a connection that uses at most this number of channels at a time.
     pub(crate) fn new(connection: Connection, max_channels: usize) -> Self {
-        Self { connection, permits: Semaphore::new(max_channels), idle: Mutex::default() }
+        let limit = FrameLimit::new(&connection);
+        Self { connection, limit, permits: Semaphore::new(max_channels), idle: Mutex::default() }
     }
 
     pub(crate) fn is_alive(&self) -> bool {

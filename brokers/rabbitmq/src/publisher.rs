@@ -1,7 +1,6 @@
 //! The publisher, which reports the known state of each message.
 mod attempt;
 mod batch;
-mod connection;
 mod delayed;
 mod due_time;
 mod outbox;
@@ -19,13 +18,13 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use self::attempt::PreparedMessage;
-use self::connection::SharedConnection;
 use self::delayed::check_expiry;
 use self::due_time::DueTime;
 use self::outcome::KnownState;
 use self::state::PublisherState;
 use crate::broker_url::BrokerUrl;
 use crate::message::EncodedMessage;
+use crate::shared_connection::SharedConnection;
 use crate::{DelayTopology, RabbitProperties, SettingError};
 
 /// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the
@@ -132,7 +131,7 @@ impl RabbitPublisherBuilder {
             );
             return Err(SettingError::new(text));
         }
-        let connection = SharedConnection::new(url?, in_flight);
+        let connection = SharedConnection::new(url?, "idempotent: publisher".to_owned(), in_flight);
         let state = PublisherState::new(connection, in_flight, confirm_within, give_up_after, delays);
         Ok(RabbitPublisher(Arc::new(state)))
     }

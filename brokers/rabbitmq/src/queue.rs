@@ -23,6 +23,8 @@ pub struct Queue {
     declaration: Option<QueueDeclaration>,
     /// The kind of the retry queues and the dead letter queue.
     auxiliary_kind: QueueKind,
+    /// True if the broker delivers to one consumer at a time.
+    single_active: bool,
 }
 
 /// The settings with which a queue is declared.
@@ -49,6 +51,8 @@ const DELIVERY_LIMIT: i64 = 1000;
 /// Number of deliveries after which a quorum queue drops a dead letter. Each listing of a letter is a delivery. The
 /// default of RabbitMQ 4.0 and later is 20.
 const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000;
+/// The argument of a queue that delivers to one consumer at a time.
+const SINGLE_ACTIVE: &str = "x-single-active-consumer";
 /// Maximum length of a name. The names of retry queues add `.retry.` and the longest delay.
 const MAX_NAME: usize = MAX_SHORT_STRING - 20;
 
@@ -65,12 +69,12 @@ impl Queue {
 
     /// Creates a queue that other programs declare. The source only checks that the queue exists.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self { name: name.into(), declaration: None, auxiliary_kind: QueueKind::Classic }
+        Self { name: name.into(), declaration: None, auxiliary_kind: QueueKind::Classic, single_active: false }
     }
 
     fn with_kind(name: impl Into<String>, kind: QueueKind) -> Self {
         let declaration = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
-        Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind }
+        Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind, single_active: false }
     }
 
     /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect
@@ -96,6 +100,17 @@ impl Queue {
             declaration.arguments.insert(name.into(), value.into());
         }
         self
+    }
+
+    /// Lets the broker deliver to one of the consumers at a time, which keeps the order of messages. When a consumer
+    /// stops, its source stays subscribed until all held messages are settled, so that the next consumer gets no later
+    /// message before these. An [`existing`](Self::existing) queue must have the argument `x-single-active-consumer`.
+    ///
+    /// # Default
+    /// Off
+    pub fn single_active_consumer(mut self) -> Self {
+        self.single_active = true;
+        self.argument(SINGLE_ACTIVE, true)
     }
 
     /// Sets the kind of the retry queues and the dead letter queue.
@@ -143,9 +158,22 @@ impl Queue {
         Ok(())
     }
 
+    /// Returns whether the broker delivers to one consumer at a time.
+    pub(crate) fn is_single_active(&self) -> bool {
+        let argument = self.declaration.as_ref().and_then(|declaration| declaration.arguments.get(SINGLE_ACTIVE));
+        self.single_active || argument == Some(&FieldValue::Bool(true))
+    }
+
     /// Returns whether the broker counts the deliveries of each message.
     pub(crate) fn counts_deliveries(&self) -> bool {
         self.declaration.as_ref().is_some_and(|declaration| declaration.kind == QueueKind::Quorum)
+    }
+
+    /// Declares or checks the queue, and declares its dead letter queue. A quorum queue dead-letters messages by itself,
+    /// also before the first settlement.
+    pub(crate) async fn declare_with_dead(&self, channel: &Channel) -> lapin::Result<()> {
+        self.declare(channel).await?;
+        self.declare_dead(channel).await
     }
 
     /// Declares the queue, or checks that an existing one is present.

@@ -4,7 +4,7 @@ mod dead_letter;
 mod own_headers;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Position, Retry};
+use idempotent_mq::{DeadLetter, Delivery, OwnData, Position, Retry};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
@@ -46,10 +46,12 @@ pub(crate) struct ExpirySettings {
 }
 
 impl RetryHeaders {
-    /// Decodes the properties of a message that was received at `now`. Malformed values are ignored.
+    /// Decodes the properties of a message that was received at `now`. Malformed values are ignored, and so are the
+    /// attempt and the expiry time of a message that has not left a retry queue.
     pub(crate) fn decode(properties: BasicProperties, queue: &Queue, expiry: &ExpirySettings, now: Timestamp) -> Self {
         let mut headers: HeaderTable =
             properties.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
+        let believes_attempt = broker_headers::place(&headers, queue).believes(OwnData::Attempt);
         let redeliveries = broker_headers::remove_delay_headers(&mut headers, queue);
         let mut own = OwnHeaders::default();
         for (name, value) in headers.split_off(PREFIX) {
@@ -63,13 +65,15 @@ impl RetryHeaders {
         let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
         let expiration = text(properties.expiration()).or_else(|| own.text(EXPIRATION));
         let first_at = own.number(FIRST_AT).map(Timestamp);
-        let expires_at = own.number(EXPIRES_AT).map(Timestamp);
+        let expires_at = own.number(EXPIRES_AT).filter(|_| believes_attempt).map(Timestamp);
+        // A producer must not date a message back.
+        let seen = first_at.filter(|_| believes_attempt).unwrap_or(now);
         let expires_at = expires_at.or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
         Self {
-            attempt: own.small_number(ATTEMPT),
+            attempt: own.small_number(ATTEMPT).filter(|_| believes_attempt),
             deaths: own.small_number(DEATHS).unwrap_or_default(),
             delivered: redeliveries.saturating_add(1),
-            expires_at: expires_at.or_else(|| latest_expiry(&properties, expiry.by_timestamp, first_at.unwrap_or(now))),
+            expires_at: expires_at.or_else(|| latest_expiry(&properties, expiry.by_timestamp, seen)),
             user: text(properties.user_id()).or_else(|| own.text(USER)),
             headers: headers.into(),
             properties,
@@ -106,14 +110,50 @@ impl RetryHeaders {
         if let Some(expires_at) = self.expires_at {
             own.set_number(EXPIRES_AT, expires_at.0);
         }
-        self.copy_with(own)
+        self.copy_with(own, self.headers.inner())
     }
 
     /// Returns the properties of a dead letter. The attempt and the expiry time are left out: a dead letter does not
     /// expire, and starts with its first attempt after a redrive.
-    pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, queue: &str) -> BasicProperties {
+    ///
+    /// A letter that does not fit loses its largest headers, and its reason names them. Their names are returned, too.
+    pub(crate) fn encode_dead_letter(
+        &self,
+        letter: &DeadLetter,
+        queue: &str,
+        fits: impl Fn(&BasicProperties) -> bool,
+    ) -> (BasicProperties, Vec<String>) {
+        let size = |value: &AMQPValue| format!("{value:?}").len();
+        let mut by_size: Vec<_> = self.headers.inner().iter().map(|(name, value)| (size(value), name)).collect();
+        by_size.sort_by(|one, other| other.cmp(one));
+        let mut count = 0;
+        loop {
+            let left_out: Vec<_> = by_size.iter().take(count).map(|(_, name)| name.to_string()).collect();
+            let mut kept = self.headers.inner().clone();
+            kept.retain(|name, _| !left_out.iter().any(|out| out == name.as_str()));
+            let encoded = self.encode_letter_with(letter, queue, &kept, &left_out);
+            if count >= by_size.len() || fits(&encoded) {
+                return (encoded, left_out);
+            }
+            count = (count * 2).max(1);
+        }
+    }
+
+    fn encode_letter_with(
+        &self,
+        letter: &DeadLetter,
+        queue: &str,
+        headers: &HeaderTable,
+        left_out: &[String],
+    ) -> BasicProperties {
         let mut own = self.common_headers();
-        own.set_text(REASON, &letter.reason);
+        match left_out {
+            [] => own.set_text(REASON, &letter.reason),
+            names => {
+                let reason = &letter.reason[..letter.reason.floor_char_boundary(MAX_REASON)];
+                own.set_text(REASON, &format!("{reason} ({})", without(names)));
+            }
+        }
         own.set_text(QUEUE, queue);
         own.set_number(ATTEMPTS, letter.attempts);
         own.set_number(FIRST_AT, letter.first_at.0);
@@ -122,7 +162,7 @@ impl RetryHeaders {
         if let Some(id) = &letter.id {
             own.set_text(ID, id);
         }
-        self.copy_with(own)
+        self.copy_with(own, headers)
     }
 
     /// Returns the headers that replace properties on copies and dead letters.
@@ -136,15 +176,26 @@ impl RetryHeaders {
         own
     }
 
-    /// Returns the properties of a persistent copy with the producer's headers and these headers.
-    fn copy_with(&self, own: OwnHeaders) -> BasicProperties {
+    /// Returns the properties of a persistent copy with these own headers and these headers of the producer.
+    fn copy_with(&self, own: OwnHeaders, producers: &HeaderTable) -> BasicProperties {
         let mut headers = own.0;
-        for (name, value) in self.headers.inner() {
+        for (name, value) in producers {
             let name = if ACTED_ON.contains(&name.as_str()) { format!("{KEPT}{name}").into() } else { name.clone() };
             headers.insert(name, value.clone());
         }
         copy_properties(&self.properties).with_headers(headers.into()).with_delivery_mode(PERSISTENT)
     }
+}
+
+/// Maximum length of the reason of a letter without some headers, in bytes.
+const MAX_REASON: usize = 500;
+
+/// Returns the text about the headers that a letter does not have.
+fn without(names: &[String]) -> String {
+    let some = names.iter().take(8).map(|name| &name[..name.floor_char_boundary(40)]).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(8);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("stored without the headers {some}{more}, with which the letter exceeds the largest frame of the broker")
 }
 
 /// Returns the latest time at which the property `expiration` may end. The property counts from the arrival at the

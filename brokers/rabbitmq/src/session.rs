@@ -1,42 +1,45 @@
-//! The session of a source: its connection, and the auxiliary queues for copies and dead letters.
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+//! The session of a source: its connection, its subscription and its deliveries.
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use idempotent_mq::SourceError;
-use lapin::options::BasicNackOptions;
-use lapin::{BasicProperties, Channel, Connection};
+use lapin::options::{BasicConsumeOptions, BasicNackOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Connection, Consumer};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use crate::ack_batcher::AckBatcher;
+use crate::copies::CopyStore;
 use crate::error::failure;
-use crate::publish_connection::{PublishConnection, PublishFailure};
-use crate::queue::REDECLARE_INTERVAL;
+use crate::frame_limit::FrameLimit;
 use crate::settings::SourceSettings;
 
-/// The state that a connection and the deliveries of one source share.
+/// The state that a connection and the deliveries of one source share. The connection stays open until the last delivery
+/// is settled, and closes without a cancellation of the subscription: after a cancellation, a single active consumer of
+/// another process would get later messages before those that are still held here.
 #[derive(Debug)]
 pub(crate) struct ConsumerSession {
     pub(crate) settings: Arc<SourceSettings>,
-    pub(crate) publishing: PublishConnection,
+    pub(crate) copies: Arc<CopyStore>,
     pub(crate) acks: AckBatcher,
-    /// The channel of the subscription. The tags of its deliveries share this session, so the channel stays open until
-    /// the last delivery is settled.
+    /// The channel of the subscription.
     pub(crate) channel: Channel,
-    declared: Mutex<HashMap<AuxiliaryQueue, Instant>>,
+    /// The limit for the headers of copies.
+    pub(crate) limit: FrameLimit,
+    /// Number of acknowledged deliveries.
+    pub(crate) settled: AtomicU64,
+    /// The client cancels a subscription with the drop of its last clone.
+    subscription: Mutex<Option<Consumer>>,
+    /// Always present until the drop.
+    connection: Option<Connection>,
 }
 
-/// A queue that the source declares in addition to the consumed queue.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum AuxiliaryQueue {
-    DeadLetters,
-    /// The retry queue with this delay in ms.
-    Retry(u64),
-}
-
-/// Maximum number of copies and dead letters that are published at a time.
-const MAX_PUBLISHING: usize = 8;
 /// The options for giving a delivery back to its queue.
 pub(crate) const REQUEUE: BasicNackOptions = BasicNackOptions { multiple: false, requeue: true };
+/// Maximum time for closing a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn connect(settings: &SourceSettings) -> Result<Connection, SourceError> {
     let connection = settings.url.connect(&settings.connection_name()).await;
@@ -47,9 +50,7 @@ pub(crate) async fn connect(settings: &SourceSettings) -> Result<Connection, Sou
 pub(crate) async fn declare_queues(settings: &SourceSettings, connection: &Connection) -> Result<Channel, SourceError> {
     let declare = async {
         let channel = connection.create_channel().await?;
-        settings.queue.declare(&channel).await?;
-        // A quorum queue dead-letters messages by itself, also before the first settlement.
-        settings.queue.declare_dead(&channel).await?;
+        settings.queue.declare_with_dead(&channel).await?;
         Ok(channel)
     };
     let text = "declaring the queue or its dead letter queue failed: the cause shows what differs or is missing; use the \
@@ -58,43 +59,43 @@ pub(crate) async fn declare_queues(settings: &SourceSettings, connection: &Conne
 }
 
 impl ConsumerSession {
-    pub(crate) fn new(settings: Arc<SourceSettings>, connection: Connection, channel: Channel) -> Self {
-        let publishing = PublishConnection::new(connection, MAX_PUBLISHING);
-        Self { settings, publishing, acks: AckBatcher::new(), channel, declared: Mutex::default() }
+    pub(crate) fn new(
+        copies: Arc<CopyStore>,
+        settings: Arc<SourceSettings>,
+        connection: Connection,
+        channel: Channel,
+    ) -> Self {
+        let (acks, settled, subscription) = (AckBatcher::new(), AtomicU64::new(0), Mutex::default());
+        let limit = FrameLimit::new(&connection);
+        Self { settings, copies, acks, channel, limit, settled, subscription, connection: Some(connection) }
     }
 
-    /// Publishes to an auxiliary queue, which is declared first unless this happened recently.
-    pub(crate) async fn store(
-        &self,
-        auxiliary: AuxiliaryQueue,
-        properties: BasicProperties,
-        body: &[u8],
-    ) -> Result<(), PublishFailure> {
-        let queue = &self.settings.queue;
-        let name = match auxiliary {
-            AuxiliaryQueue::DeadLetters => queue.dead_name(),
-            AuxiliaryQueue::Retry(ms) => queue.retry_name(ms),
-        };
-        let declare = async |channel: &Channel| {
-            if self.declared().get(&auxiliary).is_some_and(|at| at.elapsed() < REDECLARE_INTERVAL) {
-                return Ok(());
-            }
-            match auxiliary {
-                AuxiliaryQueue::DeadLetters => queue.declare_dead(channel).await?,
-                AuxiliaryQueue::Retry(ms) => queue.declare_retry(channel, ms).await?,
-            }
-            self.declared().insert(auxiliary, Instant::now());
-            Ok(())
-        };
-        let stored = self.publishing.publish(("", &name), properties, body, declare).await;
-        if stored.is_err() {
-            // The queue may have been deleted. The next attempt declares the queue again.
-            self.declared().remove(&auxiliary);
-        }
-        stored
+    /// Subscribes to the queue.
+    pub(crate) async fn subscribe(&self) -> lapin::Result<Consumer> {
+        let (queue, tag) = (self.settings.queue.name.as_str().into(), self.settings.consumer_tag.as_str().into());
+        let options = BasicConsumeOptions::default();
+        let consumer = self.channel.basic_consume(queue, tag, options, FieldTable::default()).await?;
+        *self.subscription.lock().unwrap_or_else(PoisonError::into_inner) = Some(consumer.clone());
+        Ok(consumer)
     }
 
-    fn declared(&self) -> MutexGuard<'_, HashMap<AuxiliaryQueue, Instant>> {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Subscribes again over the same channel, after the broker has ended the subscription. Deliveries of the earlier
+    /// subscription can still be settled.
+    pub(crate) async fn subscribe_again(self: Arc<Self>) -> lapin::Result<Consumer> {
+        // The broker ends the subscription to a queue that is deleted.
+        self.settings.queue.declare_with_dead(&self.channel).await?;
+        self.subscribe().await
+    }
+}
+
+impl Drop for ConsumerSession {
+    fn drop(&mut self) {
+        let subscription = self.subscription.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
+        runtime.spawn(async move {
+            // If this fails, the connection is closed already, or closes with its drop.
+            let _ = timeout(CLOSE_TIMEOUT, connection.close(200, "done".into())).await;
+            drop(subscription);
+        });
     }
 }

@@ -8,6 +8,8 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::broker_url::BrokerUrl;
+use crate::caution::Caution;
+use crate::copies::CopyStore;
 use crate::intake::SessionIntake;
 use crate::properties::MAX_SHORT_STRING;
 use crate::retry_headers::ExpirySettings;
@@ -22,12 +24,14 @@ use crate::{Queue, SettingError};
 #[derive(Debug)]
 pub struct RabbitSource {
     settings: Arc<SourceSettings>,
+    copies: Arc<CopyStore>,
     intake: Option<SessionIntake>,
     /// The task that opens a session. The task outlives a cancelled `receive`, which could otherwise leave a
     /// subscription without a reader.
     opening: Option<JoinHandle<Result<SessionIntake, SourceError>>>,
     /// Maximum number of deliveries that the consumer holds: the room of the first `receive`.
     prefetch: Option<usize>,
+    caution: Caution,
     clock: SystemClock,
 }
 
@@ -85,6 +89,58 @@ impl RabbitSource {
     }
 }
 
+impl RabbitSource {
+    /// Returns the open session, or opens one.
+    async fn opened(&mut self, prefetch: usize) -> Result<&mut SessionIntake, SourceError> {
+        match &mut self.intake {
+            Some(intake) => Ok(intake),
+            // After an error the consumer calls again, with growing pauses.
+            none => {
+                let (copies, settings) = (self.copies.clone(), self.settings.clone());
+                let limit = self.caution.limit(prefetch);
+                let open = || tokio::spawn(SessionIntake::open(copies, settings, limit));
+                let opened = self.opening.get_or_insert_with(open).await;
+                self.opening = None;
+                let opened = opened.unwrap_or_else(|_| Err(runtime_stopped()))?;
+                let (broker, queue) = (&self.settings.url, &self.settings.queue.name);
+                info!(target: "idempotent", %broker, queue, prefetch = limit, "consuming started");
+                Ok(none.insert(opened))
+            }
+        }
+    }
+
+    /// Ends the session. The consumer pauses after an error, so a session that ended before a delivery was settled is an
+    /// error, unless deliveries must be revoked.
+    fn ended(&mut self, cause: Option<lapin::Error>) -> Result<Received<RabbitTag>, SourceError> {
+        let (settled, is_held) =
+            self.intake.take().map_or((0, false), |intake| (intake.settled(), intake.holds_more_than(0)));
+        let (broker, queue) = (&self.settings.url, &self.settings.queue.name);
+        let vain = self.caution.note_end(settled);
+        let error = vain.map(|sessions| unsettled_session(queue, sessions, cause));
+        match error {
+            Some(error) if !is_held => Err(error),
+            error => {
+                let error = error.as_ref().map(|error| error as &(dyn std::error::Error + 'static));
+                warn!(target: "idempotent", %broker, queue, error, "channel closed; reconnecting");
+                Ok(Received::Revoked(vec![self.settings.position()]))
+            }
+        }
+    }
+}
+
+/// Returns the error for a session that ended before a delivery was settled.
+fn unsettled_session(queue: &str, sessions: u32, cause: Option<lapin::Error>) -> SourceError {
+    let text = format!(
+        "receiving: {sessions} sessions in a row on the queue `{queue}` ended before a message was settled; if the client \
+         cannot read the next message of the queue, remove that message with another client, as the handbook describes"
+    );
+    let error = SourceError::new(SourceErrorKind::Transient, text);
+    match cause {
+        Some(cause) => error.with_cause(cause),
+        None => error,
+    }
+}
+
 impl RabbitSourceBuilder {
     /// Sets the name of the subscription, which the broker's tools show.
     ///
@@ -128,12 +184,14 @@ impl RabbitSourceBuilder {
             return Err(SettingError::new(text));
         }
         let queue_name = queue.name.as_str().into();
-        let settings = SourceSettings { url: url?, queue, queue_name, consumer_tag, expiry };
+        let settings = Arc::new(SourceSettings { url: url?, queue, queue_name, consumer_tag, expiry });
         Ok(RabbitSource {
-            settings: Arc::new(settings),
+            copies: Arc::new(CopyStore::new(settings.clone())),
+            settings,
             intake: None,
             opening: None,
             prefetch: None,
+            caution: Caution::default(),
             clock: SystemClock::new(),
         })
     }
@@ -154,26 +212,21 @@ impl Source for RabbitSource {
     }
 
     async fn receive(&mut self, room: usize) -> Result<Received<RabbitTag>, SourceError> {
-        let prefetch = *self.prefetch.get_or_insert(room);
-        let intake = match &mut self.intake {
-            Some(intake) => intake,
-            // After an error the consumer calls again, with growing pauses.
-            none => {
-                let settings = self.settings.clone();
-                let open = || tokio::spawn(async move { SessionIntake::open(&settings, prefetch).await });
-                let opened = self.opening.get_or_insert_with(open).await;
-                self.opening = None;
-                let opened = opened.unwrap_or_else(|_| Err(runtime_stopped()))?;
-                info!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "consuming started");
-                none.insert(opened)
+        let (prefetch, clock) = (*self.prefetch.get_or_insert(room), self.clock.clone());
+        loop {
+            let intake = self.opened(prefetch).await?;
+            let deliveries = match intake.next(room, &clock).await {
+                Ok(deliveries) => deliveries,
+                Err(cause) => return self.ended(cause),
+            };
+            let (settled, is_more) = (intake.settled(), intake.holds_more_than(deliveries.len()));
+            if is_more || !self.caution.ends_after(settled, prefetch) {
+                return Ok(Received::Deliveries(deliveries));
             }
-        };
-        if let Some(deliveries) = intake.next(room, &self.clock).await {
-            return Ok(Received::Deliveries(deliveries));
+            // The prefetch limit of a subscription is fixed. The next session gets these deliveries again.
+            drop(deliveries);
+            self.intake = None;
         }
-        self.intake = None;
-        warn!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "channel closed; reconnecting");
-        Ok(Received::Revoked(vec![self.settings.position()]))
     }
 
     async fn close(&mut self) {
@@ -182,7 +235,7 @@ impl Source for RabbitSource {
         {
             self.intake = Some(opened);
         }
-        if let Some(intake) = &mut self.intake {
+        if let Some(intake) = self.intake.take() {
             intake.close().await;
         }
     }

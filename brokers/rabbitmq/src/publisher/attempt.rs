@@ -1,4 +1,5 @@
 //! One attempt to publish a message.
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lapin::BasicProperties;
@@ -54,6 +55,9 @@ impl PublisherState {
             }
         }
         let properties = path.map_or_else(|| properties.clone(), |path| with_path_headers(properties, path));
+        if !connection.limit.fits(&properties, path.map_or(0, DelayPath::added_bytes)) {
+            return AttemptOutcome::TooLarge;
+        }
         let exchange = path.map_or_else(|| to.exchange.clone(), DelayPath::entry);
         let mandatory = path.is_none_or(DelayPath::is_routed);
         let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
@@ -63,12 +67,27 @@ impl PublisherState {
             Ok(())
         };
         let published = connection.publish_with(options, (&exchange, &to.key), properties, body, prepare);
-        match timeout(self.confirm_within.min(left()), published).await {
-            Ok(Ok(())) => AttemptOutcome::Confirmed,
-            Ok(Err(failure)) => AttemptOutcome::Failed(failure),
-            Err(_) => {
+        match self.confirmed(published, end).await {
+            Some(Ok(())) => AttemptOutcome::Confirmed,
+            Some(Err(failure)) => AttemptOutcome::Failed(failure),
+            None => {
+                let (sent, is_blocked) = (sent.load(SeqCst), self.connection.alarm.reason().is_some());
                 self.connection.discard(&connection).await;
-                AttemptOutcome::TimedOut { sent: sent.load(SeqCst) }
+                if is_blocked { AttemptOutcome::Blocked { sent } } else { AttemptOutcome::TimedOut { sent } }
+            }
+        }
+    }
+
+    /// Waits for a confirm, during an alarm of the broker until `end`: the broker stores the message after the alarm, and
+    /// each further attempt would leave another copy.
+    pub(super) async fn confirmed<T>(&self, published: impl Future<Output = T>, end: Instant) -> Option<T> {
+        let mut published = pin!(published);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match timeout(self.confirm_within.min(left), &mut published).await {
+                Ok(result) => return Some(result),
+                Err(_) if left > self.confirm_within && self.connection.alarm.reason().is_some() => {}
+                Err(_) => return None,
             }
         }
     }

@@ -10,6 +10,7 @@ use tracing::warn;
 use super::RabbitPublisher;
 use super::outcome::{AttemptOutcome, KnownState};
 use super::state::PublisherState;
+use crate::frame_limit::fits_any_frame;
 use crate::message::{EncodedMessage, RabbitProperties};
 use crate::publish_connection::{BatchMessage, PublishConnection, PublishFailure};
 
@@ -196,7 +197,9 @@ impl PublisherState {
     /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves
     /// the state of all messages on the channel unknown.
     fn may_share(&self, message: &EncodedMessage<'_>) -> bool {
-        message.body.len() <= MAX_SHARED_BYTES && self.is_proven(&message.to.exchange)
+        message.body.len() <= MAX_SHARED_BYTES
+            && fits_any_frame(&message.properties)
+            && self.is_proven(&message.to.exchange)
     }
 
     /// Tries to publish a batch over one channel.
@@ -212,14 +215,13 @@ impl PublisherState {
         };
         let messages: Vec<_> = batch.iter().map(|message| batch_message(message)).collect();
         let sent = AtomicBool::new(false);
-        let published = timeout(self.confirm_within.min(left()), connection.publish_batch(&messages, &sent)).await;
-        let error = match published {
-            Ok(Ok(mut each)) => {
+        let error = match self.confirmed(connection.publish_batch(&messages, &sent), end).await {
+            Some(Ok(mut each)) => {
                 explain_returns(&connection, batch, &mut each, end).await;
                 return Ok(each);
             }
-            Ok(Err(error)) => Some(error),
-            Err(_) => {
+            Some(Err(error)) => Some(error),
+            None => {
                 self.connection.discard(&connection).await;
                 None
             }

@@ -13,10 +13,16 @@ pub(super) enum AttemptOutcome {
         text: &'static str,
         error: lapin::Error,
     },
+    /// The headers and properties exceed the largest frame of the broker.
+    TooLarge,
     /// There is no connection.
     Unconnected(lapin::Error),
     /// The broker did not respond in time.
     TimedOut {
+        sent: bool,
+    },
+    /// The broker blocks publishers, because its memory or disk is short.
+    Blocked {
         sent: bool,
     },
 }
@@ -43,6 +49,7 @@ impl KnownState {
             AttemptOutcome::Refused { text, error } => {
                 return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
             }
+            AttemptOutcome::TooLarge => return Some(Err(self.final_error(PublishErrorKind::Refused, TOO_LARGE, None))),
             AttemptOutcome::Unconnected(error) if is_final(&error) => {
                 let text = "the broker refuses the connection; check the password, the vhost and the permissions";
                 // A wrong password must not use up the attempts of an outbox message.
@@ -63,6 +70,7 @@ impl KnownState {
                 (CONNECTION_FAILED, Some(error), !unsent)
             }
             AttemptOutcome::TimedOut { sent } => ("the broker did not respond in time", None, sent),
+            AttemptOutcome::Blocked { sent } => (BLOCKED, None, sent),
         };
         self.may_be_stored |= may_be_stored;
         (self.text, self.last_error) = (text, error);
@@ -97,6 +105,10 @@ impl KnownState {
     }
 }
 
+/// The error text of a message whose headers are too large.
+const TOO_LARGE: &str = "headers: they exceed the broker's frame_max; send less in headers, and more in the body";
+/// The error text during an alarm of the broker.
+const BLOCKED: &str = "the broker blocks publishers because its memory or disk is short; free it";
 /// The error text of a message that the broker has returned.
 const UNROUTABLE: &str = "unroutable: no queue is bound for the message; declare the queue, or bind one";
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::SharedConnection;
 use crate::DelayTopology;
+use crate::shared_connection::SharedConnection;
 
 pub(super) struct PublisherState {
     pub(super) connection: SharedConnection,

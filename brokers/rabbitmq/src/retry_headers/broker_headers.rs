@@ -1,4 +1,5 @@
 //! The headers that the broker adds to a message in retry queues and delay queues.
+use idempotent_mq::MessagePlace;
 use lapin::types::{AMQPValue, ShortString};
 
 use super::own_headers::HeaderTable;
@@ -26,6 +27,21 @@ pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> 
         }
     }
     take_redeliveries(headers)
+}
+
+/// Returns the place from which the broker has delivered a message to the queue: its producer, or a retry queue. The broker writes `x-death` at that moment, so the
+/// headers of this crate are its own. Without the entry, a producer or another program has written them.
+pub(super) fn place(headers: &HeaderTable, queue: &Queue) -> MessagePlace {
+    let Some(AMQPValue::FieldArray(deaths)) = headers.get("x-death") else { return MessagePlace::Queue };
+    let retries = queue.retry_prefix();
+    let is_retried = deaths.as_slice().iter().any(|death| match death {
+        AMQPValue::FieldTable(death) => {
+            let (from, reason) = (text(death.inner().get("queue")), text(death.inner().get("reason")));
+            from.is_some_and(|from| from.starts_with(retries.as_bytes())) && reason == Some(b"expired")
+        }
+        _ => false,
+    });
+    if is_retried { MessagePlace::Retry } else { MessagePlace::Queue }
 }
 
 /// Removes the counts of a quorum queue. Returns how often the queue has delivered this copy before.

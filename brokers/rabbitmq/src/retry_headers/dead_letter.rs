@@ -1,23 +1,25 @@
 //! Decoding of the messages in a dead letter queue, and their properties for a redrive.
 use idempotent_core::Timestamp;
-use idempotent_mq::DeadLetter;
+use idempotent_mq::{DeadLetter, MessagePlace, OwnData};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
 
-use super::broker_headers::{take_redeliveries, text};
+use super::broker_headers::{place, take_redeliveries, text};
 use super::own_headers::{
     ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRES_AT, FIRST_AT, HeaderTable, ID, KEPT, LAST_AT, OwnHeaders, REASON, USER,
 };
+use crate::Queue;
 use crate::properties::{PERSISTENT, copy_properties};
 
 /// Returns the dead letter that the consumer or the broker recorded for this queue, or `None` if the headers contain
 /// neither.
-pub(crate) fn decode_letter(properties: &BasicProperties, queue: &str) -> Option<DeadLetter> {
+pub(crate) fn decode_letter(properties: &BasicProperties, queue: &Queue) -> Option<DeadLetter> {
     let own = OwnHeaders(properties.headers().as_ref()?.inner().clone());
-    // A redriven message keeps headers of its earlier death, and a dead letter of the consumer has no list of the
-    // broker's. So the broker's list is newer if it exists.
-    if let Some(death) = broker_death(&own.0, queue) {
-        return Some(decode_broker_letter(&own, &death));
+    // A dead letter of the consumer has no list of the broker's. A message with such a list is a dead letter of the
+    // broker, and has headers of its producer or of an earlier death.
+    if own.0.contains_key("x-death") {
+        let death = broker_death(&own.0, &queue.name)?;
+        return Some(decode_broker_letter(&own, &death, place(&own.0, queue)));
     }
     let mut letter = DeadLetter::because(own.text(REASON)?, Timestamp(own.number(LAST_AT)?));
     letter.id = own.text(ID);
@@ -40,7 +42,7 @@ fn broker_death(headers: &HeaderTable, queue: &str) -> Option<HeaderTable> {
     deaths.as_slice().iter().find_map(of_queue)
 }
 
-fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable) -> DeadLetter {
+fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable, place: MessagePlace) -> DeadLetter {
     let reason = match text(death.get("reason")) {
         Some(b"expired") => "expired: the time to live in the queue is over",
         Some(b"maxlen") => "maxlen: the queue was full",
@@ -53,7 +55,7 @@ fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable) -> DeadLetter {
         _ => Timestamp::default(),
     };
     let mut letter = DeadLetter::because(reason, at);
-    letter.attempts = own.small_number(ATTEMPT).unwrap_or(1);
+    letter.attempts = own.small_number(ATTEMPT).filter(|_| place.believes(OwnData::Attempt)).unwrap_or(1);
     letter.first_at = own.number(FIRST_AT).map_or(at, Timestamp);
     letter.deaths = own.small_number(DEATHS).unwrap_or_default().saturating_add(1);
     letter

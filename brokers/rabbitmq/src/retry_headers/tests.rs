@@ -16,6 +16,14 @@ fn text(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.into())
 }
 
+/// Returns the copy as the broker delivers it after its time in a retry queue.
+fn waited(copy: BasicProperties) -> BasicProperties {
+    let mut headers = copy.headers().clone().unwrap_or_default();
+    let death = table(&[("queue", text("q.retry.1000")), ("reason", text("expired"))]);
+    headers.insert("x-death".into(), AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into()));
+    copy.with_headers(headers)
+}
+
 fn retry(attempt: u32) -> Retry {
     let mut retry = Retry::after(std::time::Duration::from_secs(1), Timestamp(17));
     retry.attempt = attempt;
@@ -32,10 +40,10 @@ fn a_decoded_copy_equals_the_message_it_was_made_of() {
         .with_type("t".into())
         .with_expiration("60000".into())
         .with_user_id("somebody".into());
-    let once = decode(properties).encode_retry(&retry(2));
+    let once = waited(decode(properties).encode_retry(&retry(2)));
     assert!(once.expiration().is_none() && once.user_id().is_none(), "the broker would act on these properties");
     assert!(!once.headers().as_ref().unwrap().contains_key("CC"), "the copy would also go to the other queue");
-    let twice = decode(decode(once).encode_retry(&retry(3)));
+    let twice = decode(waited(decode(once).encode_retry(&retry(3))));
     assert_eq!(twice.headers, headers);
     let id = twice.properties.message_id().as_ref().map(|id| id.as_str());
     assert_eq!((id, twice.properties.kind().as_ref().unwrap().as_str()), (Some("m"), "t"));
@@ -75,7 +83,7 @@ fn the_delay_of_the_plugin_is_on_no_copy_dead_letter_or_redriven_message_and_a_h
         let message = BasicProperties::default().with_headers(delay(ms));
         is_kept(&decode(message.clone()).encode_retry(&retry(2)), ms);
         let letter = DeadLetter::because("no stock", Timestamp(9));
-        is_kept(&decode(message.clone()).encode_dead_letter(&letter, "q"), ms);
+        is_kept(&decode(message.clone()).encode_dead_letter(&letter, "q", |_| true).0, ms);
         is_kept(&redriven_properties(&message, "q"), ms);
     }
 }
@@ -118,7 +126,73 @@ fn a_message_never_expires_earlier_than_at_the_broker_unless_its_producer_says_s
 #[test]
 fn a_dead_letter_does_not_expire_even_after_a_redrive() {
     let properties = BasicProperties::default().with_expiration("1".into()).with_timestamp(1);
-    let letter = decode(properties).encode_dead_letter(&DeadLetter::because("é".repeat(2000), Timestamp(9)), "q");
+    let reason = DeadLetter::because("é".repeat(2000), Timestamp(9));
+    let (letter, _) = decode(properties).encode_dead_letter(&reason, "q", |_| true);
     let back = decode(letter);
     assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
+}
+
+/// The headers of this crate on a message that a producer has sent.
+fn forged() -> Vec<(&'static str, AMQPValue)> {
+    let number = AMQPValue::LongLongInt;
+    let numbers = [(ATTEMPT, 9), (FIRST_AT, 1), (DEATHS, 3), (EXPIRES_AT, 1), (ATTEMPTS, 9), (LAST_AT, 1)];
+    let texts = [(REASON, "no stock"), (ID, "other"), (QUEUE, "payments")];
+    let texts = texts.map(|(name, value)| (name, text(value)));
+    numbers.map(|(name, value)| (name, number(value))).into_iter().chain(texts).collect()
+}
+
+#[test]
+fn the_attempt_and_the_expiry_of_a_message_are_believed_only_if_it_has_left_a_retry_queue() {
+    let message = BasicProperties::default().with_headers(table(&forged())).with_expiration("60000".into());
+    let fresh = decode(message.clone());
+    assert_eq!((fresh.attempt, fresh.expires_at), (None, Some(Timestamp(65_000_000))));
+    // For operators only.
+    assert_eq!((fresh.first_at, fresh.deaths), (Some(Timestamp(1)), 3));
+    let copy = decode(waited(message.clone()));
+    assert_eq!((copy.attempt, copy.expires_at), (Some(9), Some(Timestamp(1))));
+    // A death in another queue, or for another reason, is not that of a copy.
+    for (queue, reason) in [("other.retry.1000", "expired"), ("q.retry.1000", "rejected"), ("q", "expired")] {
+        let death = table(&[("queue", text(queue)), ("reason", text(reason))]);
+        let deaths = AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into());
+        let headers = table(&[forged(), vec![("x-death", deaths)]].concat());
+        assert_eq!(decode(BasicProperties::default().with_headers(headers)).attempt, None, "{queue} {reason}");
+    }
+}
+
+#[test]
+fn a_message_that_the_broker_dead_letters_has_no_letter_and_no_attempts_of_its_producer() {
+    let died = |of: &str| {
+        let death = table(&[("queue", text(of)), ("reason", text("maxlen")), ("time", AMQPValue::Timestamp(7))]);
+        let deaths = AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into());
+        let headers = table(&[forged(), vec![("x-death", deaths)]].concat());
+        decode_letter(&BasicProperties::default().with_headers(headers), &queue())
+    };
+    let letter = died("q").unwrap();
+    assert!(letter.reason.starts_with("maxlen"), "{}", letter.reason);
+    assert_eq!((letter.attempts, letter.last_at, letter.id), (1, Timestamp(7_000_000), None));
+    assert_eq!(died("payments"), None, "a message that died elsewhere");
+}
+
+#[test]
+fn a_dead_letter_that_does_not_fit_loses_its_largest_headers_and_its_reason_names_them() {
+    let big = |bytes: usize| text(&"v".repeat(bytes));
+    let headers = table(&[("large", big(300)), ("larger", big(400)), ("small", big(3)), ("CC", big(2))]);
+    let message = decode(BasicProperties::default().with_headers(headers).with_message_id("m".into()));
+    let bytes = |letter: &BasicProperties| format!("{:?}", letter.headers()).len();
+    let letter = DeadLetter::because("no stock", Timestamp(9));
+    let (whole, left_out) = message.encode_dead_letter(&letter, "q", |_| true);
+    assert!(left_out.is_empty() && whole.headers().as_ref().unwrap().contains_key("larger"));
+    let mut limit = bytes(&whole);
+    for expected in [vec![], vec!["larger"], vec!["larger", "large"]] {
+        let (encoded, left_out) = message.encode_dead_letter(&letter, "q", |letter| bytes(letter) <= limit);
+        assert_eq!(left_out, expected);
+        let stored = decode_letter(&encoded, &queue()).unwrap();
+        assert!(stored.reason.starts_with("no stock"), "{}", stored.reason);
+        assert!(expected.iter().all(|name| stored.reason.contains(name)), "{}", stored.reason);
+        // The next letter must be smaller.
+        limit = bytes(&encoded) - 1;
+        assert_eq!(decode(encoded).headers.inner().len(), 4 - expected.len());
+    }
+    let (none, left_out) = message.encode_dead_letter(&letter, "q", |_| false);
+    assert_eq!((left_out.len(), none.message_id().as_ref().unwrap().as_str()), (4, "m"));
 }

@@ -1,5 +1,6 @@
 //! Tests of the source and the publisher on a real RabbitMQ.
 mod acknowledgements;
+mod alarms;
 mod broker_dead_letters;
 mod cluster;
 mod confirm_time;
@@ -13,6 +14,9 @@ mod redrive;
 mod refusals;
 mod retries;
 mod runtime;
+mod sizes;
+mod subscriptions;
 mod topology;
+mod unreadable;
 mod unresponsive;
 mod world;

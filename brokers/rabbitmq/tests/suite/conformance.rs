@@ -1,5 +1,4 @@
 //! The laws for adapters, on a real RabbitMQ.
-mod forwarder;
 mod rabbit;
 
 use idempotent_rabbitmq::Queue;

@@ -2,3 +2,4 @@
 #![allow(clippy::panic, clippy::unwrap_used, unreachable_pub)]
 mod broker;
 mod conformance;
+mod forwarder;

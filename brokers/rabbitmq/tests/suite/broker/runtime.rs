@@ -132,40 +132,6 @@ async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consum
     process.stop().await;
 }
 
-/// Each process has a store of its own, so only the broker keeps the order.
-#[tokio::test]
-async fn with_a_single_active_consumer_the_next_one_runs_the_rest_in_order_after_a_kill() {
-    let world = World::new("single-active").await;
-    let start = |log: &Arc<Log>, hangs_at: u32| {
-        let queue = Queue::classic("single-active").argument("x-single-active-consumer", true);
-        let handling = log.by_id(move |run| async move {
-            if run == hangs_at {
-                std::future::pending::<()>().await;
-            }
-            HandlerResult::Done
-        });
-        let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
-        Process::start(world.source_of(queue), "billing", &executor, handling, |b| b.concurrency(1).prefetch(10))
-    };
-    let logs = [Arc::new(Log::default()), Arc::new(Log::default())];
-    let first = start(&logs[0], 21);
-    world.subscribed().await;
-    let second = start(&logs[1], u32::MAX);
-    until("both subscribe", async || (world.consumers("single-active").await == Some(2)).then_some(())).await;
-    for id in 1..=40 {
-        world.send_id(&id.to_string()).await;
-    }
-    until("the 21st runs", async || (logs[0].runs() == 21).then_some(())).await;
-    // 20 are acknowledged, and the first process holds 10.
-    until("10 are ready", async || (world.count("single-active").await == 10).then_some(())).await;
-    assert_eq!((first.counts().acked, second.counts().received), (20, 0));
-    first.kill();
-    second.until("the rest is acknowledged", |counts| counts.acked == 20).await;
-    let ids = |log: &Log| log.seen().into_iter().map(|seen| seen.id.unwrap().parse().unwrap()).collect::<Vec<u32>>();
-    assert_eq!((ids(&logs[0]), ids(&logs[1])), ((1..=21).collect(), (21..=40).collect()));
-    second.stop().await;
-}
-
 #[tokio::test]
 async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
     let world = World::new("large").await;

@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use tokio::sync::Mutex;
 
-use crate::conformance::forwarder::Forwarder;
+use crate::forwarder::Forwarder;
 
 static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 static QUEUES: AtomicU32 = AtomicU32::new(0);

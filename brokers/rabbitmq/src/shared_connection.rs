@@ -1,4 +1,4 @@
-//! The connection that clones of a publisher share.
+//! A connection for publishing that several tasks share.
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
@@ -6,20 +6,26 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
+use crate::alarm::Alarm;
 use crate::broker_url::{BrokerUrl, CONNECT_TIMEOUT};
 use crate::delay_queues::DeclaredSteps;
 use crate::publish_connection::PublishConnection;
 
 /// A connection that opens on first use, and opens again after a failure.
-pub(super) struct SharedConnection {
-    pub(super) url: BrokerUrl,
+#[derive(Debug)]
+pub(crate) struct SharedConnection {
+    pub(crate) url: BrokerUrl,
     /// The declarations over the open connection.
-    pub(super) declared: DeclaredSteps,
+    pub(crate) declared: DeclaredSteps,
+    /// The alarm of the broker that blocks the open connection.
+    pub(crate) alarm: Alarm,
+    /// The name of the connection, which the broker's tools show.
+    name: String,
     in_flight: usize,
     state: Mutex<ConnectionState>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct ConnectionState {
     open: Option<Arc<PublishConnection>>,
     /// The handshake, which outlives the call that started it. If a handshake takes longer than a call, the next call
@@ -27,6 +33,7 @@ struct ConnectionState {
     opening: Option<PendingHandshake>,
 }
 
+#[derive(Debug)]
 struct PendingHandshake {
     task: HandshakeTask,
     /// The end of the handshake by the timer of the waiting call, since the runtime that started the handshake may be
@@ -35,6 +42,7 @@ struct PendingHandshake {
 }
 
 /// A task that is aborted on drop.
+#[derive(Debug)]
 struct HandshakeTask(JoinHandle<lapin::Result<lapin::Connection>>);
 
 impl Drop for HandshakeTask {
@@ -44,15 +52,16 @@ impl Drop for HandshakeTask {
 }
 
 impl SharedConnection {
-    pub(super) fn new(url: BrokerUrl, in_flight: usize) -> Self {
-        Self { url, declared: DeclaredSteps::default(), in_flight, state: Mutex::default() }
+    pub(crate) fn new(url: BrokerUrl, name: String, in_flight: usize) -> Self {
+        let (declared, alarm) = (DeclaredSteps::default(), Alarm::default());
+        Self { url, declared, alarm, name, in_flight, state: Mutex::default() }
     }
 
     /// Returns the open connection. Calls during a handshake wait for that handshake.
     ///
     /// # Cancellation
     /// The handshake continues, and the next call waits for it.
-    pub(super) async fn get(&self) -> lapin::Result<Arc<PublishConnection>> {
+    pub(crate) async fn get(&self) -> lapin::Result<Arc<PublishConnection>> {
         let mut state = self.state.lock().await;
         if let Some(alive) = state.open.as_ref().filter(|connection| connection.is_alive()) {
             return Ok(alive.clone());
@@ -73,20 +82,21 @@ impl SharedConnection {
                 Ok(Err(error)) => return Err(std::io::Error::other(error).into()),
             }
         };
-        debug!(target: "idempotent", broker = %self.url, "publisher connected");
+        debug!(target: "idempotent", broker = %self.url, name = self.name, "connected for publishing");
         // The URL may now lead to another broker.
         self.declared.clear();
+        self.alarm.follow(&opened, &self.url);
         Ok(state.open.insert(Arc::new(PublishConnection::new(opened, self.in_flight))).clone())
     }
 
     fn start_handshake(&self) -> PendingHandshake {
-        let url = self.url.clone();
-        let task = tokio::spawn(async move { url.connect("idempotent: publisher").await });
+        let (url, name) = (self.url.clone(), self.name.clone());
+        let task = tokio::spawn(async move { url.connect(&name).await });
         PendingHandshake { task: HandshakeTask(task), end: Instant::now() + CONNECT_TIMEOUT }
     }
 
     /// Drops a connection on which the broker did not respond.
-    pub(super) async fn discard(&self, unresponsive: &Arc<PublishConnection>) {
+    pub(crate) async fn discard(&self, unresponsive: &Arc<PublishConnection>) {
         let mut state = self.state.lock().await;
         if state.open.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, unresponsive)) {
             state.open = None;
