@@ -38,6 +38,9 @@ pub enum StoreErrorKind {
     /// The transaction of the operation is rolled back, or has to be, so nothing of it is applied. Do not retry the
     /// operation alone. The whole transaction may run again.
     RolledBack,
+    /// The handler ended the transaction of the operation by a statement of its own, such as `COMMIT` or, on MariaDB and MySQL, a
+    /// change of the schema. What it wrote before may be committed without the record. The key is free for another run.
+    TransactionEnded,
 }
 
 impl StoreErrorKind {
@@ -54,6 +57,7 @@ impl StoreErrorKind {
             Self::UnknownVersion => "unknown_version",
             Self::Foreign => "foreign",
             Self::RolledBack => "rolled_back",
+            Self::TransactionEnded => "transaction_ended",
         }
     }
 }
@@ -116,6 +120,9 @@ impl fmt::Display for StoreErrorKind {
             Self::Corrupt => "the record is corrupt and was left unchanged",
             Self::UnknownVersion => "a newer version wrote the record; it was left unchanged",
             Self::RolledBack => "the transaction was rolled back or must be; run the whole transaction again",
+            Self::TransactionEnded => {
+                "a statement of the handler ended its transaction; the key stays free for another run"
+            }
             Self::Foreign => "the key holds a value that this library did not write; it was left unchanged",
         })
     }

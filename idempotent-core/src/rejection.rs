@@ -97,8 +97,10 @@ pub enum Rejection {
         /// The last error of the store, if it returned one.
         cause: Option<StoreError>,
     },
-    /// The handler ran in a transaction that was rolled back, so nothing was written.
-    #[error("the handler ran, but its transaction was rolled back{}; retry", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
+    /// The handler ran in a transaction that was rolled back, so nothing was written. If the kind of the cause is
+    /// [`TransactionEnded`](crate::StoreErrorKind::TransactionEnded), the handler itself ended the transaction, and a part may be
+    /// written.
+    #[error("the handler ran, but its transaction was not committed{}; retry", cause.as_ref().map_or_else(String::new, |e| format!(": {e}")))]
     RolledBack {
         /// The delay before a retry.
         retry_after: Duration,

@@ -5,7 +5,7 @@
 use std::any::{Any, type_name};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use crate::{ClaimHandle, ClaimMode, Rejection, Settled, StepRecord, Store, Store
 
 /// Begins and commits the transactions of steps, for [`step_in`](crate::step_in()).
 #[async_trait]
-pub trait StepTransactionSource<T: Send>: fmt::Debug + Send + Sync {
+pub trait StepTransactionSource<T: Send + 'static>: fmt::Debug + Send + Sync {
     /// Begins a transaction.
     ///
     /// # Errors
@@ -32,11 +32,36 @@ pub trait StepTransactionSource<T: Send>: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// An error of kind [`RolledBack`](crate::StoreErrorKind::RolledBack) means that neither the effect nor the record
-    /// was committed. After any other error, the result is unknown.
+    /// was committed. [`TransactionEnded`](crate::StoreErrorKind::TransactionEnded): the step ended the transaction
+    /// itself, so its effect may be committed, and its record is not. After any other error, the result is unknown.
     ///
     /// # Cancellation
     /// The commit continues, and the next run reads its result.
     async fn commit(&self, transaction: T, held: &ClaimHandle, step: &StepRecord) -> Result<Settled, StoreError>;
+
+    /// Rolls back the transaction of a step that failed.
+    ///
+    /// # Errors
+    /// [`TransactionEnded`](crate::StoreErrorKind::TransactionEnded): the step ended the transaction itself. Other errors
+    /// end the connection, and the transaction with it.
+    ///
+    /// # Cancellation
+    /// The rollback continues.
+    ///
+    /// # Default
+    /// Drops the transaction.
+    async fn roll_back(&self, transaction: T) -> Result<(), StoreError> {
+        drop(transaction);
+        Ok(())
+    }
+
+    /// Rolls back the transaction of a step that was dropped.
+    ///
+    /// # Default
+    /// Drops the transaction.
+    fn abandon(&self, transaction: T) {
+        drop(transaction);
+    }
 }
 
 /// The store of one run, with its transaction.
@@ -45,6 +70,9 @@ pub trait StepTransactionSource<T: Send>: fmt::Debug + Send + Sync {
 /// [`complete`](Store::complete) commits, and looks up the result of a commit that was not acknowledged. An error of
 /// kind [`RolledBack`](crate::StoreErrorKind::RolledBack) means that neither the effect nor the record was committed.
 /// [`release`](Store::release) rolls back, and so does dropping the store.
+///
+/// An error of kind [`TransactionEnded`](crate::StoreErrorKind::TransactionEnded) means that the handler ended the
+/// transaction itself, so the record is not consumed. If `release` returns this error, the key was released.
 pub trait TransactionalRun: Store {
     /// Sets how long duplicates are recognised. Called before the claim.
     fn retains(&self, retain: Duration);
@@ -159,7 +187,7 @@ impl<T: 'static> Drop for BorrowedTransaction<T> {
         if let Some(transaction) = self.transaction.take() {
             match &self.back {
                 ReturnTo::Run(run) => run.take_back(transaction),
-                ReturnTo::Step(step) => *step.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(transaction),
+                ReturnTo::Step(step) => step.put_back(transaction),
             }
         }
     }
@@ -168,21 +196,46 @@ impl<T: 'static> Drop for BorrowedTransaction<T> {
 /// The owner that gets the transaction back on drop.
 enum ReturnTo<T: 'static> {
     Run(Arc<dyn TransactionSource<T>>),
-    Step(StepTransactionSlot<T>),
+    Step(Arc<SlotState<T>>),
 }
 
-/// The transaction of a step, after its closure has returned it.
-pub(crate) struct StepTransactionSlot<T: 'static>(Arc<Mutex<Option<T>>>);
+/// The transaction of a step, after its closure has returned it. A transaction that nobody takes is abandoned.
+pub(crate) struct StepTransactionSlot<T: 'static>(Arc<SlotState<T>>);
 
-impl<T: 'static> StepTransactionSlot<T> {
-    pub(crate) fn lend(transaction: T) -> (Self, BorrowedTransaction<T>) {
-        let slot = Arc::new(Mutex::new(None));
-        (Self(slot.clone()), BorrowedTransaction { back: ReturnTo::Step(Self(slot)), transaction: Some(transaction) })
+struct SlotState<T: 'static> {
+    transaction: Mutex<Option<T>>,
+    abandon: Box<dyn Fn(T) + Send + Sync>,
+}
+
+impl<T: Send + 'static> StepTransactionSlot<T> {
+    pub(crate) fn lend(source: Arc<dyn StepTransactionSource<T>>, transaction: T) -> (Self, BorrowedTransaction<T>) {
+        let abandon = Box::new(move |transaction| source.abandon(transaction));
+        let slot = Arc::new(SlotState { transaction: Mutex::new(None), abandon });
+        (Self(slot.clone()), BorrowedTransaction { back: ReturnTo::Step(slot), transaction: Some(transaction) })
     }
 
     /// Takes the transaction, or returns `None` if the closure still has it.
-    pub(crate) fn take(self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn take(&self) -> Option<T> {
+        self.0.transaction().take()
+    }
+}
+
+impl<T: 'static> SlotState<T> {
+    fn transaction(&self) -> MutexGuard<'_, Option<T>> {
+        // No code panics while it holds this lock.
+        self.transaction.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put_back(&self, transaction: T) {
+        *self.transaction() = Some(transaction);
+    }
+}
+
+impl<T: 'static> Drop for SlotState<T> {
+    fn drop(&mut self) {
+        if let Some(transaction) = self.transaction().take() {
+            (self.abandon)(transaction);
+        }
     }
 }
 

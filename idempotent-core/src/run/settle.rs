@@ -56,12 +56,12 @@ impl Attempt<'_> {
                             (P::value(value), Outcome::Ran)
                         }
                         Err(Rejection::RolledBack { cause, .. }) => {
-                            // The rollback removed every effect, so the run failed whatever its answer.
+                            // The record is not consumed, so the run failed whatever its answer.
                             let decision = RetryDecision::Retry;
                             let outcome = Box::pin(self.release_failed(
                                 report,
                                 decision,
-                                "its transaction was rolled back".into(),
+                                "its transaction was not committed".into(),
                                 None,
                             ));
                             let outcome = outcome.await;
@@ -132,7 +132,7 @@ impl Attempt<'_> {
             match settled {
                 Ok(Settled::Done) => Ok(()),
                 Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
-                Err(cause) if cause.kind() == StoreErrorKind::RolledBack => {
+                Err(cause) if matches!(cause.kind(), StoreErrorKind::RolledBack | StoreErrorKind::TransactionEnded) => {
                     Err(Rejection::RolledBack { retry_after: Duration::ZERO, cause: Some(cause) })
                 }
                 Err(cause) => Err(Rejection::Unrecorded { cause: Some(cause) }),
@@ -171,6 +171,8 @@ impl Attempt<'_> {
             // An earlier copy with a lost answer was applied.
             Ok(Settled::Lost { now }) if is_ambiguous && leads_to_state(verdict, now) => {}
             Ok(Settled::Lost { .. }) => return Outcome::LeaseLost,
+            // The key was released. The error, which is reported, says that the handler has ended its transaction.
+            Err(cause) if cause.kind() == StoreErrorKind::TransactionEnded => {}
             Err(_) => return Outcome::Released { retry_after: self.lease.remaining().max(Duration::from_millis(1)) },
         }
         if decision == RetryDecision::Park {

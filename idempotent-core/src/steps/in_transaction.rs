@@ -69,14 +69,24 @@ where
         let (run, step) = self.into_parts();
         let missing = |why: String| StepError::NoTransaction { step: step.name.into(), why: why.into() };
         let transactions = step_transactions::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
-        let (slot, lent) =
-            StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
-        // An error drops the transaction, which rolls it back.
-        let value = run(lent).await?;
+        let begun = retry_until_guard(&lease, step.name, || transactions.begin()).await?;
+        let (slot, lent) = StepTransactionSlot::lend(transactions.clone(), begun);
+        let failed = |cause| Rejection::from(StepError::Store { step: step.name.into(), cause });
+        let value = match run(lent).await {
+            Ok(value) => value,
+            Err(error) => {
+                let Some(transaction) = slot.take() else { return Err(error) };
+                return Err(match transactions.roll_back(transaction).await {
+                    // The more important error: a part of the step may be committed without its record.
+                    Err(cause) if cause.kind() == StoreErrorKind::TransactionEnded => failed(cause).into(),
+                    _ => error,
+                });
+            }
+        };
+        // An error drops the slot, which abandons the transaction.
         let encoded = step.encode(&lease, &value)?;
         let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: encoded };
         lease.steps().check_room(&record)?;
-        let failed = |cause| Rejection::from(StepError::Store { step: step.name.into(), cause });
         let not_returned =
             || StoreError::new(StoreErrorKind::RolledBack).because("the step did not return its transaction");
         let transaction = slot.take().ok_or_else(|| failed(not_returned()))?;

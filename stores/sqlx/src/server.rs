@@ -19,6 +19,7 @@ mod purge;
 mod recent_keys;
 mod refusal;
 mod requests;
+mod run_transactions;
 mod runner;
 mod search;
 mod settings;
@@ -32,7 +33,7 @@ mod tls;
 mod value;
 
 pub(crate) use self::connect::connect;
-pub(crate) use self::dialect::{BatchKind, Dialect, DialectFuture, PurgeStep, WriteResult};
+pub(crate) use self::dialect::{BatchKind, Dialect, DialectFuture, FailedProof, PurgeStep, RunTexts, WriteResult};
 pub(crate) use self::driver::{Driver, DriverFuture, Query};
 pub(crate) use self::error::{ErrorContext, Phase};
 pub(crate) use self::health::HealthQuery;
@@ -45,12 +46,13 @@ pub(crate) use self::pool::close_refused;
 pub(crate) use self::pool::{LastRefusal, Pool};
 pub(crate) use self::recent_keys::RecentKeys;
 pub(crate) use self::refusal::{Contention, Refusal};
+pub(crate) use self::run_transactions::run_mark;
 pub(crate) use self::runner::{StatementResult, StatementRunner, settled};
 pub(crate) use self::settings::{ServerSettings, ServerTarget, server_builder};
 pub(crate) use self::statement::{BoundStatement, Statement};
 pub(crate) use self::statements::{
-    OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, guard_inside, plus,
-    renewed, sound, vacated,
+    OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, plus, renewed, sound,
+    vacated,
 };
 pub(crate) use self::steps::server_steps;
 pub(crate) use self::store::{FoundRecord, ServerStore};

@@ -43,6 +43,13 @@ impl Table {
         Ok(self)
     }
 
+    /// Returns the table in the schema in which it was found when the store opened. Statements with this name do not depend on a
+    /// schema or database that a handler selects. The name of the schema need not follow the rules for names of ours.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn found_in(self, schema: &str) -> Self {
+        Self { schema: Some(schema.into()), ..self }
+    }
+
     /// Returns the table with names quoted for MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) fn in_backticks(self) -> Self {
@@ -93,7 +100,10 @@ impl Table {
     fn in_quotes(&self, name: &str) -> String {
         let quote = self.quote;
         match &self.schema {
-            Some(schema) => format!("{quote}{schema}{quote}.{quote}{name}{quote}"),
+            Some(schema) => {
+                let schema = schema.replace(quote, &format!("{quote}{quote}"));
+                format!("{quote}{schema}{quote}.{quote}{name}{quote}")
+            }
             None => format!("{quote}{name}{quote}"),
         }
     }

@@ -33,6 +33,8 @@ pub enum Action {
     Effect(u8),
     /// The handler reports success without its effect: a broken worker.
     SkipEffect(u8),
+    /// A statement of the handler ends its transaction: a part of the effect is committed, and the rest is not to come.
+    EndTransaction(u8),
     /// The handler runs without a grant: a broken worker.
     RunUngranted(u8),
     /// A worker acknowledges without knowing the result: a broken worker.
@@ -93,6 +95,9 @@ pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
                 actions.push(Action::Effect(run));
                 if variant.worker == Habit::SkipsEffect {
                     actions.push(Action::SkipEffect(run));
+                }
+                if left.ended_transactions > 0 {
+                    actions.push(Action::EndTransaction(run));
                 }
                 if left.failures > 0 {
                     actions.push(Action::Fail(run, failed(variant, held.last)));
@@ -183,7 +188,7 @@ fn is_free(variant: &Variant, state: &State, sort: u8) -> bool {
 }
 
 /// Returns the executor's decision on a failure.
-fn failed(variant: &Variant, last: bool) -> End {
+pub(crate) fn failed(variant: &Variant, last: bool) -> End {
     match variant.limit {
         0 => End::Delete,
         _ if last => End::Bury,

@@ -65,7 +65,7 @@ impl World<'_> {
     }
 
     fn judge_completion(&mut self, message: Message) {
-        if self.variant.effect == Effect::Transactional {
+        if self.variant.effect == Effect::Transactional && !self.ended {
             self.effect(message.number);
         }
         let State { ghost, step, .. } = &mut self.state;

@@ -42,7 +42,8 @@
 //!   state, and an undisturbed worker ends the key: by completing it and, if there is a limit, also by failing.
 //! - **Properties of stores beyond the protocol**: atomicity, encodings, errors. The test kit covers these.
 //! - **The executor's code**, which the simulator covers.
-//! - A handler that fails after a part of its effect, which no marker can detect.
+//! - A handler that fails after a part of its effect, which no marker can detect. If a statement of the handler ends its
+//!   transaction, the part is committed: the model counts only the whole effect.
 #![allow(clippy::expect_used, reason = "a model that has no room for a state must stop there")]
 pub mod action;
 pub mod check;

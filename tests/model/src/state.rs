@@ -192,6 +192,8 @@ pub struct Budget {
     pub ends: u8,
     /// Keys that an operator makes claimable again.
     pub forgets: u8,
+    /// Transactions that a statement of the handler ends.
+    pub ended_transactions: u8,
 }
 
 /// The memory of the invariants.

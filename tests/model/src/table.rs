@@ -88,6 +88,12 @@ pub const SKIPS_EFFECT: Variant = Variant { name: "skips the effect", worker: Ha
 pub const RUNS_UNGRANTED: Variant = Variant { name: "runs without a grant", worker: Habit::RunsUngranted, ..V6 };
 /// A worker reverts a claim without an answer by deleting the record, and with it the record's history.
 pub const DELETES_UNHEARD: Variant = Variant { name: "deletes unheard", worker: Habit::DeletesUnheard, ..V8 };
+/// V8, in which statements of handlers end their transactions.
+pub const ENDED: Variant =
+    Variant { name: "ended transactions", budget: Budget { ended_transactions: 2, ..V8.budget }, ..V8 };
+/// The same with a claim that already marks the record consumed.
+pub const CONSUMES_AT_CLAIM: Variant =
+    Variant { name: "consumed at the claim", worker: Habit::ConsumesAtClaim, ..ENDED };
 /// The store never allows a takeover.
 pub const NEVER_EXPIRES: Variant =
     Variant { name: "expiry ignored", store: Weakness { never_expires: true, ..GUARDED }, ..V6 };

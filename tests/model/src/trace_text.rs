@@ -57,6 +57,9 @@ impl Teller {
             Action::GiveUp(run) => format!("{} stops asking{}", self.who(run), left_behind(before, after)),
             Action::Effect(run) => format!("{} {}", self.who(run), effect(before, run, after)),
             Action::SkipEffect(run) => format!("{} says that it is done, and is not", self.who(run)),
+            Action::EndTransaction(run) => {
+                format!("a statement of the handler of {} ends its transaction", self.who(run))
+            }
             Action::RunUngranted(run) => format!("{} runs without a grant: the effect happens", self.who(run)),
             Action::AckUnknown(run) => format!("{} acks without an answer", self.who(run)),
             Action::Fail(run, End::Refund) => format!("{} gives its grant back unused", self.who(run)),

@@ -86,6 +86,8 @@ pub enum Habit {
     SkipsEffect,
     /// The worker runs although its claim has no answer.
     RunsUngranted,
+    /// The claim in the transaction of the effect already marks the record consumed.
+    ConsumesAtClaim,
     /// The worker reverts a claim without an answer by deleting, if there is no retry limit.
     DeletesUnheard,
 }
@@ -141,7 +143,16 @@ impl Variant {
         name: "V6",
         workers: 2,
         deliveries: 3,
-        budget: Budget { crashes: 1, expiries: 2, failures: 1, timeouts: 1, losses: 0, ends: 0, forgets: 0 },
+        budget: Budget {
+            crashes: 1,
+            expiries: 2,
+            failures: 1,
+            timeouts: 1,
+            losses: 0,
+            ends: 0,
+            forgets: 0,
+            ended_transactions: 0,
+        },
         limit: 0,
         on_expiry: OnExpiry::Takeover,
         effect: Effect::Fenced,

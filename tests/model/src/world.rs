@@ -1,7 +1,7 @@
 //! The consequences of an action.
 use idempotent_core::{Claim, Grant, Settled};
 
-use crate::action::{Action, is_refused};
+use crate::action::{Action, failed, is_refused};
 use crate::invariant::{Invariant as I, Sight, Step};
 use crate::record::{Kept, NOW, Stage};
 use crate::state::{End, Holding, Message, Phase, Request, State};
@@ -14,13 +14,15 @@ pub struct World<'a> {
     pub(crate) variant: &'a Variant,
     pub(crate) store: &'a Store,
     pub(crate) state: State,
+    /// True if the transaction of the effect has ended before the effect was complete.
+    pub(crate) ended: bool,
 }
 
 impl<'a> World<'a> {
     /// Copies a state for one action.
     #[must_use]
     pub fn new(variant: &'a Variant, store: &'a Store, state: &State) -> Self {
-        Self { variant, store, state: State { step: Step::default(), ..*state } }
+        Self { variant, store, state: State { step: Step::default(), ..*state }, ended: false }
     }
 
     /// Applies the action.
@@ -36,6 +38,7 @@ impl<'a> World<'a> {
             Action::GiveUp(run) => self.give_up(run),
             Action::Effect(run) => self.handle(run),
             Action::SkipEffect(run) => self.completes(run),
+            Action::EndTransaction(run) => self.end_transaction(run),
             Action::RunUngranted(run) => {
                 self.effect(0);
                 self.over(run);
@@ -197,6 +200,20 @@ impl<'a> World<'a> {
             self.state.step.shows(Sight::Takeover, held.taken_over);
         }
         self.completes(run);
+    }
+
+    /// The worker finds at its end that the transaction is another one. The record is not consumed, and its owner releases it.
+    fn end_transaction(&mut self, run: u8) {
+        self.state.left.ended_transactions -= 1;
+        let Some(held) = self.held(run) else { return };
+        if self.variant.worker == Habit::ConsumesAtClaim {
+            self.ended = true;
+            let message = self.message(run, Request::Complete);
+            let _ = self.apply(message);
+            return self.over(run);
+        }
+        let end = failed(self.variant, held.last);
+        self.state.runs[usize::from(run)].phase = Phase::Releasing { held, end, unsure: false };
     }
 
     fn completes(&mut self, run: u8) {

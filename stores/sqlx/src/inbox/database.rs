@@ -22,16 +22,15 @@ pub(crate) trait InboxDatabase: Store + Clone {
     const ONE_WRITER: bool;
 
     /// Begins a transaction in a separate task: if a `BEGIN` is dropped, sqlx returns its connection to the pool
-    /// within the transaction.
+    /// within the transaction. Marks the transaction, so that its end proves that it is still the same one.
     async fn begin(&self) -> Result<Transaction<'static, Self::Db>, StoreError>;
 
-    /// Claims the key and marks it consumed at once: a commit makes both visible, and a rollback neither. Never waits
-    /// for another transaction, and never fails a statement of this one.
+    /// Claims the key in the transaction. The record is not consumed before its completion, because a statement of the
+    /// handler may commit the transaction. Never waits for another transaction, and never fails a statement of this one.
     async fn claim_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
         request: &ClaimRequest,
-        retain: Duration,
     ) -> Result<Claim, StoreError>;
 
     /// Claims the key, executes the effect and records its result in one statement.
@@ -42,7 +41,7 @@ pub(crate) trait InboxDatabase: Store + Clone {
         effect: &Self::Effect,
     ) -> Result<EffectClaim, StoreError>;
 
-    /// Completes a claim, made with a lease or in this transaction.
+    /// Completes a claim, made with a lease or in this transaction. Called after [`stands`](Self::stands).
     async fn complete_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
@@ -50,9 +49,9 @@ pub(crate) trait InboxDatabase: Store + Clone {
         completion: &Completion,
     ) -> Result<Settled, StoreError>;
 
-    /// Fails if the connection is no longer in the transaction that the run began. Some databases end a transaction
-    /// when a statement fails, and then commit the following statements one by one. Called only if the next statement
-    /// would not notice.
+    /// Fails with [`TransactionEnded`](StoreErrorKind::TransactionEnded) if the connection is no longer in the transaction
+    /// that the run began. Called before the first write at the end of a run: without its transaction, the write would be
+    /// committed alone.
     async fn stands(&self, connection: &mut <Self::Db as Database>::Connection) -> Result<(), StoreError>;
 
     /// Records a step, if it is not recorded yet and the owner holds the key. No other process takes over before the
@@ -71,9 +70,14 @@ pub(crate) trait InboxDatabase: Store + Clone {
     /// `None` if that saves no round trip.
     fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String>;
 
-    /// Commits the transaction. The error is `Ambiguous` if the result is unknown; any other error means that the
-    /// transaction was rolled back. A transaction that has already ended must not count as committed.
+    /// Commits the transaction. The error is `Ambiguous` if the result is unknown, and
+    /// [`TransactionEnded`](StoreErrorKind::TransactionEnded) if the transaction is not the one that the run began. Any
+    /// other error means that the transaction was rolled back.
     async fn commit(&self, transaction: Transaction<'static, Self::Db>, last: FinalWrite) -> Result<(), StoreError>;
+
+    /// Rolls back. The error is [`TransactionEnded`](StoreErrorKind::TransactionEnded) if the transaction is not the one that
+    /// the run began. After another error, that is unknown.
+    async fn roll_back(&self, transaction: Transaction<'static, Self::Db>) -> Result<(), StoreError>;
 
     /// Returns whether an unanswered commit succeeded, or `None` if it may still succeed.
     async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError>;
@@ -99,32 +103,18 @@ pub(crate) enum EffectClaim {
 pub(crate) enum FinalWrite {
     /// The completion was written just before.
     Written,
-    /// The claim already contains the completion.
-    AsClaimed,
     /// The statement that completes is sent together with the commit. The statement either writes or fails.
     #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code, reason = "SQLite spares no trip"))]
     With(String),
 }
 
-/// Returns the answer to a claim in a transaction, and its write: as with a lease, except that the record is consumed
-/// at once.
-pub(crate) fn in_place(
-    found: Option<&Record>,
-    request: &ClaimRequest,
-    retain: Duration,
-    now: Timestamp,
-) -> (Claim, Write) {
-    let (answer, write) = protocol::claim(found, request, now);
-    let granted = match (&answer, write) {
-        // This token was granted before: the record is consumed in any case.
-        (Claim::Acquired(_), Write::Keep) => found.cloned(),
-        (Claim::Acquired(_), Write::Put(record)) => Some(record),
-        (_, write) => return (answer, write),
-    };
-    let state = State::Consumed { owner: request.owner, value: None };
-    let consumed =
-        granted.map(|record| Record { state, expires_at: now + retain, updated_at: now, display: None, ..record });
-    (answer, consumed.map_or(Write::Keep, Write::Put))
+/// Returns the answer to a claim in a transaction, and its write: as with a lease, except that a repeated grant is written
+/// again, because the transaction of the first one may have ended.
+pub(crate) fn in_place(found: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> (Claim, Write) {
+    match protocol::claim(found, request, now) {
+        (answer @ Claim::Acquired(_), Write::Keep) => (answer, found.cloned().map_or(Write::Keep, Write::Put)),
+        decided => decided,
+    }
 }
 
 /// Returns whether this owner completed the run of this record.
@@ -139,6 +129,16 @@ pub(crate) fn rolled_back(error: &StoreError) -> StoreError {
         kind => StoreError::new(StoreErrorKind::RolledBack).because(format!("{kind}: {}", text_of(error))),
     }
 }
+
+/// Returns the error for a transaction that a statement of the handler has ended.
+pub(crate) fn ended() -> StoreError {
+    StoreError::new(StoreErrorKind::TransactionEnded).because(ENDED)
+}
+
+/// The cause and the remedy of a transaction that the handler has ended.
+const ENDED: &str = "a statement of the handler committed or rolled back the transaction of its run (COMMIT, ROLLBACK, \
+     BEGIN, a failed one such as a deadlock, or on MariaDB and MySQL one that commits implicitly, such as CREATE, ALTER, TRUNCATE or LOCK TABLES), so what it wrote \
+     may be committed without its record; move that statement out of the handler";
 
 /// Returns the text of an error without that of its kind.
 pub(crate) fn text_of(error: &StoreError) -> String {

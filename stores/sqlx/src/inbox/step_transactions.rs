@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    BorrowedTransaction, ClaimHandle, Settled, StepRecord, StepState, StepTransactionSource, StoreError, StoredSteps,
+    BorrowedTransaction, ClaimHandle, Settled, StepRecord, StepState, StepTransactionSource, StoreError,
+    StoreErrorKind, StoredSteps,
 };
 use sqlx::Transaction;
 
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
-use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
+use super::database::{FinalWrite, InboxDatabase};
 
 /// The transaction of a [`step_in`](idempotent_core::step_in()), borrowed by the step. Dropping it returns it, and it
 /// ends with the step: the step cannot commit it.
@@ -44,10 +45,8 @@ impl<D: InboxDatabase> StepTransactionSource<Transaction<'static, D::Db>> for St
     ) -> Result<Settled, StoreError> {
         // In a separate task: if the future were dropped, the transaction would not end.
         let ending = tokio::spawn(end(self.0.clone(), transaction, held.clone(), step.clone()));
-        match ending.await.unwrap_or(CommitResult::Unknown) {
-            CommitResult::Known(settled) => return Ok(settled),
-            CommitResult::RolledBack(because) => return Err(rollback_error(&because)),
-            CommitResult::Unknown => {}
+        if let Some(answer) = ending.await.unwrap_or(CommitResult::Unknown).answer() {
+            return answer;
         }
         loop {
             match self.0.journaled(held).await {
@@ -65,6 +64,25 @@ impl<D: InboxDatabase> StepTransactionSource<Transaction<'static, D::Db>> for St
             }
         }
     }
+
+    async fn roll_back(&self, transaction: Transaction<'static, D::Db>) -> Result<(), StoreError> {
+        let store = self.0.clone();
+        let ending = tokio::spawn(async move { store.roll_back(transaction).await });
+        ending.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Ambiguous)))
+    }
+
+    fn abandon(&self, transaction: Transaction<'static, D::Db>) {
+        abandon(&self.0, transaction);
+    }
+}
+
+/// Rolls back a transaction whose run or step was dropped.
+pub(super) fn abandon<D: InboxDatabase>(store: &D, transaction: Transaction<'static, D::Db>) {
+    // Without a runtime, the connection ends with its process.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let store = store.clone();
+        runtime.spawn(async move { store.roll_back(transaction).await });
+    }
 }
 
 async fn end<D: InboxDatabase>(
@@ -80,8 +98,8 @@ async fn end<D: InboxDatabase>(
     let failed = match noting.await {
         Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
         Ok(lost) => CommitResult::Known(lost),
-        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
+        Err(error) => CommitResult::failed(&error),
     };
-    let _ = transaction.rollback().await;
+    let _ = store.roll_back(transaction).await;
     failed
 }

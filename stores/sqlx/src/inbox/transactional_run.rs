@@ -15,8 +15,13 @@ use idempotent_core::{
 use sqlx::Transaction;
 
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
-use super::database::{EffectClaim, FinalWrite, InboxDatabase, rolled_back, text_of};
+use super::database::{EffectClaim, FinalWrite, InboxDatabase, text_of};
+use super::step_transactions::abandon;
 use crate::answer::TRIES;
+
+/// The cause of a completion that changed no row in the transaction of its claim.
+pub(crate) const RECORD_CHANGED: &str = "the record of the run is not there any more: a statement of the handler wrote to the \
+     table of records, or rolled back to a savepoint before the claim";
 
 /// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: InboxDatabase>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
@@ -79,10 +84,22 @@ impl<D: InboxDatabase> TransactionStore<D> {
         }
     }
 
-    async fn roll_back(&self) {
-        if let Some(transaction) = self.take() {
-            // If the rollback fails, the connection is closed, and the transaction ends with it.
-            let _ = transaction.rollback().await;
+    /// Rolls back the transaction, if it is open. Returns an error if the handler ended the transaction, or if that is
+    /// unknown.
+    async fn roll_back(&self) -> Result<(), StoreError> {
+        let phase = std::mem::replace(&mut *self.phase(), TransactionPhase::Closed);
+        match phase {
+            TransactionPhase::Open(transaction) => {
+                let store = self.store.clone();
+                // In a separate task: if the future were dropped, the connection would return to its pool unchecked.
+                let ending = tokio::spawn(async move { store.roll_back(transaction).await });
+                ending.await.unwrap_or_else(|_| Err(runtime_ended()))
+            }
+            TransactionPhase::Ending(ending) => match ending.await {
+                CommitResult::Ended(_) | CommitResult::Unknown => Err(runtime_ended()),
+                CommitResult::Known(_) | CommitResult::RolledBack(_) => Ok(()),
+            },
+            TransactionPhase::Closed | TransactionPhase::Executed { .. } => Ok(()),
         }
     }
 
@@ -91,8 +108,8 @@ impl<D: InboxDatabase> TransactionStore<D> {
         if let Some(answer) = self.store.look_first(request).await? {
             return Ok(answer);
         }
-        let retain = self.retain.get().copied().unwrap_or_default();
         if let Some(effect) = self.effect.get() {
+            let retain = self.retain.get().copied().unwrap_or_default();
             match self.store.claim_with(request, retain, effect).await? {
                 EffectClaim::Executed { claim, rows } => {
                     *self.phase() = TransactionPhase::Executed { rows };
@@ -109,7 +126,7 @@ impl<D: InboxDatabase> TransactionStore<D> {
             // dropped.
             let claiming = tokio::spawn(async move {
                 let mut transaction = store.begin().await?;
-                match store.claim_in(&mut transaction, &request, retain).await {
+                match store.claim_in(&mut transaction, &request).await {
                     Ok(claim @ Claim::Acquired(_)) => Ok((claim, Some(transaction))),
                     other => {
                         let _ = transaction.rollback().await;
@@ -156,15 +173,7 @@ impl<D: InboxDatabase> TransactionStore<D> {
         let TransactionPhase::Open(transaction) = std::mem::replace(&mut *phase, TransactionPhase::Closed) else {
             return None;
         };
-        // A claim inside the transaction already contains the completion, except for a value.
-        let as_claimed = self.mode == ClaimMode::Inside
-            && completion.value.is_none()
-            && self.retain.get() == Some(&completion.retain);
-        let task = if as_claimed {
-            tokio::spawn(commit(self.store.clone(), transaction, FinalWrite::AsClaimed))
-        } else {
-            tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()))
-        };
+        let task = tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()));
         let ending = async { task.await.unwrap_or(CommitResult::Unknown) }.boxed().shared();
         *phase = TransactionPhase::Ending(ending.clone());
         Some(ending)
@@ -201,27 +210,31 @@ async fn end<D: InboxDatabase>(
         return commit(store, transaction, FinalWrite::With(completing)).await;
     }
     let completing = async {
-        if mode == ClaimMode::Leased {
-            store.stands(&mut transaction).await?;
-        }
+        store.stands(&mut transaction).await?;
         store.complete_in(&mut transaction, &held, &completion).await
     };
     let failed = match completing.await {
         Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
-        // No other process takes over before the commit, so the transaction is not the original one.
-        Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
-            CommitResult::RolledBack("a statement of the handler failed, which ended its transaction".into())
-        }
+        // No other process takes over before the commit.
+        Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => CommitResult::RolledBack(RECORD_CHANGED.into()),
         Ok(lost) => CommitResult::Known(lost),
-        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
+        Err(error) => CommitResult::failed(&error),
     };
-    let _ = transaction.rollback().await;
+    let _ = store.roll_back(transaction).await;
     failed
 }
 
 /// Returns the error for a task that was cancelled: nothing was committed.
 fn runtime_ended() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because("the runtime that executed the call has ended: retry")
+}
+
+impl<D: InboxDatabase> Drop for TransactionStore<D> {
+    fn drop(&mut self) {
+        if let Some(transaction) = self.take() {
+            abandon(&self.store, transaction);
+        }
+    }
 }
 
 #[async_trait]
@@ -245,10 +258,8 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
         let Some(ending) = self.ending(held, completion) else {
             return Err(rollback_error("the transaction ended before its run"));
         };
-        match ending.await {
-            CommitResult::Known(settled) => return Ok(settled),
-            CommitResult::RolledBack(because) => return Err(rollback_error(&because)),
-            CommitResult::Unknown => {}
+        if let Some(answer) = ending.await.answer() {
+            return answer;
         }
         loop {
             match self.store.is_committed(held).await? {
@@ -264,12 +275,25 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
         if self.joined().is_some() {
             return Ok(Settled::Lost { now: StateKind::Consumed });
         }
-        self.roll_back().await;
-        match (self.mode, release.kind) {
-            (ClaimMode::Leased, _) => self.store.release(held, release).await,
-            (ClaimMode::Inside, ReleaseKind::MarkFailed | ReleaseKind::MarkDead) => self.remember(held, release).await,
+        let rolled_back = self.roll_back().await;
+        let settled = match (self.mode, &rolled_back) {
+            (ClaimMode::Inside, Ok(())) => Settled::Lost { now: StateKind::Absent },
+            // A statement of the handler may have committed the claim.
+            (ClaimMode::Inside, Err(_)) | (ClaimMode::Leased, _) => self.store.release(held, release).await?,
+        };
+        let settled = match (self.mode, settled, release.kind) {
+            (
+                ClaimMode::Inside,
+                Settled::Lost { now: StateKind::Absent },
+                ReleaseKind::MarkFailed | ReleaseKind::MarkDead,
+            ) => self.remember(held, release).await?,
             // The rollback has removed the claim.
-            (ClaimMode::Inside, _) => Ok(Settled::Done),
+            (ClaimMode::Inside, Settled::Lost { now: StateKind::Absent }, _) => Settled::Done,
+            (_, settled, _) => settled,
+        };
+        match rolled_back {
+            Err(ended) if ended.kind() == StoreErrorKind::TransactionEnded => Err(ended),
+            _ => Ok(settled),
         }
     }
 

@@ -3,21 +3,22 @@ use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use idempotent_core::store::HealthFinding;
 use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
-use sqlx::{MySqlPool, Row, Transaction, ValueRef};
+use sqlx::{AssertSqlSafe, MySqlPool, Row, ValueRef};
 
 use super::server_version::ServerVersion;
 use super::sql::{NOW, StatementBuilder};
 use super::{error, health, inbox};
-use crate::inbox::{EffectClaim, FinalWrite};
+use crate::inbox::EffectClaim;
 use crate::row::Cells;
 use crate::server::{
-    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
-    PurgeStep, Query, Refusal, ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value,
-    WriteResult, hex, in_packets, settled,
+    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FailedProof, FoundRecord,
+    HealthQuery, PurgeStep, Query, Refusal, RunTexts, ServerSettings, ServerStore, Statement, StatementResult,
+    StatementTarget, Value, WriteResult, hex, in_packets, settled,
 };
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
@@ -64,6 +65,18 @@ impl Driver for MySqlDialect {
 
     fn all(query: Query<Self>, connection: &mut MySqlConnection) -> impl DriverFuture<Vec<MySqlRow>> {
         query.fetch_all(connection)
+    }
+
+    async fn send_text(
+        text: String,
+        connection: &mut MySqlConnection,
+        rows: &mut Vec<MySqlRow>,
+    ) -> Result<(), sqlx::Error> {
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch(connection);
+        while let Some(row) = answers.try_next().await? {
+            rows.push(row);
+        }
+        Ok(())
     }
 
     fn refusal(error: &dyn DatabaseError) -> Refusal {
@@ -177,12 +190,29 @@ impl Dialect for MySqlDialect {
         Ok(StatementResult::Done(written))
     }
 
-    /// A deadlock rolls back the transaction and its savepoint. Without the check of the savepoint, later statements
-    /// would be committed one by one.
-    const BEGIN: Option<&'static str> = Some(inbox::BEGIN);
+    fn run_texts(mark: &str) -> RunTexts {
+        inbox::run_texts(mark)
+    }
 
-    fn stands(connection: &mut MySqlConnection) -> impl DriverFuture<()> {
-        inbox::stands(connection)
+    fn proof(error: &dyn DatabaseError) -> Option<FailedProof> {
+        error::proof(error)
+    }
+
+    /// Returns true if the last statement of the handler met a deadlock, for which the server rolls back the transaction.
+    fn was_rolled_back(rows: &[MySqlRow]) -> bool {
+        rows.iter().any(|error| error.try_get::<u32, _>("Code").is_ok_and(error::rolls_back))
+    }
+
+    fn is_changed(rows: &[MySqlRow]) -> bool {
+        rows.iter().any(|row| row.try_get::<i64, _>(inbox::SAME).is_ok_and(|same| same == 0))
+    }
+
+    fn mark_claim(connection: &mut MySqlConnection, owner: &str) -> impl DriverFuture<()> {
+        inbox::mark_claim(connection, owner)
+    }
+
+    fn is_marked(connection: &mut MySqlConnection, owner: &str) -> impl DriverFuture<bool> {
+        inbox::is_marked(connection, owner)
     }
 
     type Effect = Infallible;
@@ -196,18 +226,14 @@ impl Dialect for MySqlDialect {
         match *effect {}
     }
 
-    fn commit(transaction: Transaction<'static, MySql>, last: FinalWrite) -> impl DriverFuture<()> {
-        inbox::commit(transaction, last)
-    }
-
     const NOW: &'static str = NOW;
 
     fn literal(bytes: &[u8]) -> String {
         format!("x'{}'", hex(bytes))
     }
 
-    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
-        inbox::valued(&store.dialect.maker, literals, now, expires)
+    fn completing(store: &ServerStore<Self>, literals: [String; 2], set: &str) -> String {
+        inbox::completing(&store.dialect.maker, literals, set)
     }
 
     async fn is_free(store: &ServerStore<Self>, key: &Key) -> Result<bool, StoreError> {

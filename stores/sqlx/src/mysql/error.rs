@@ -3,7 +3,7 @@ use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::server::{Contention, Refusal};
+use crate::server::{Contention, FailedProof, Refusal};
 
 /// Returns the error number of the server, or 0.
 fn number(error: &dyn DatabaseError) -> u16 {
@@ -45,6 +45,22 @@ pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     match number(error) {
         1213 | 1020 => Some(Contention::Raced),
         1205 | 3572 => Some(Contention::Locked),
+        _ => None,
+    }
+}
+
+/// Returns true for the number of an error with which the server can roll back the whole transaction.
+pub(super) fn rolls_back(number: u32) -> bool {
+    matches!(number, 1213 | 1020 | 1205)
+}
+
+/// Returns what the error of a statement at the end of a run says about its transaction.
+pub(super) fn proof(error: &dyn DatabaseError) -> Option<FailedProof> {
+    match number(error) {
+        // The savepoint is missing.
+        1305 => Some(FailedProof::Ended),
+        // A function is out of range.
+        1690 => Some(FailedProof::NoRecord),
         _ => None,
     }
 }
@@ -102,11 +118,6 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         // The connection ended, possibly during the commit.
         1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 => (Ambiguous, "{database} ended the connection"),
         1180 => (Ambiguous, "{database}: error during a commit"),
-        // The savepoint at the start of a run is missing.
-        1305 => (
-            NotApplied,
-            "{database}: the transaction ended before its run; a statement in it failed, or commits implicitly",
-        ),
         _ => (NotApplied, "{database} refused the {request}"),
     };
     // The messages of these errors contain the value.

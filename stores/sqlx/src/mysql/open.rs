@@ -16,8 +16,8 @@ use super::{inbox, sql};
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
-    ErrorContext, LastRefusal, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings, ServerStore,
-    ServerTarget, Statement, StatementRunner, connect,
+    Dialect as _, ErrorContext, LastRefusal, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings,
+    ServerStore, ServerTarget, Statement, StatementRunner, connect, run_mark,
 };
 use crate::table::Table;
 
@@ -47,6 +47,11 @@ pub(super) async fn open(
     connection.execute(AssertSqlSafe(session.clone())).await.map_err(told)?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, settings.create, MIGRATIONS));
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
+    let database = match table.schema() {
+        Some(schema) => schema.to_owned(),
+        None => sqlx::query_scalar("SELECT database()").fetch_one(&mut connection).await.map_err(told)?,
+    };
+    let table = table.found_in(&database);
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     let (pool, transactions, own) = match &settings.target {
@@ -68,8 +73,7 @@ pub(super) async fn open(
     let steps = super::steps::steps(&maker, &table);
     let order = OrderStatements::new(&maker.order_sql(&table), Statement::marks, |sql| maker.writing(sql));
     let in_transaction = inbox::statements(&maker.in_a_transaction());
-    // Names of tables and schemas contain no quotes.
-    let schema = table.schema().map_or_else(|| "database()".to_owned(), |schema| format!("'{schema}'"));
+    let schema = format!("'{}'", database.replace('\\', "\\\\").replace('\'', "''"));
     let runner = StatementRunner { pool, transactions, place, patience: settings.patience };
     Ok(Arc::new(ServerStore {
         dialect: MySqlDialect {
@@ -82,6 +86,7 @@ pub(super) async fn open(
         },
         texts,
         in_transaction,
+        run: MySqlDialect::run_texts(&run_mark()?),
         steps,
         order,
         runner,

@@ -29,17 +29,19 @@ pub(super) struct StatementBuilder {
     returning: bool,
     /// True if the pool belongs to the application: each statement then declares that it does not wait.
     no_wait: bool,
+    /// The value of a record that a claim writes.
+    claimed: &'static str,
 }
 
 impl StatementBuilder {
     /// Creates a builder. `own`: the store sets up the connections of the pool.
     pub(super) fn new(table: String, bound_clock: bool, returning: bool, own: bool) -> Self {
-        Self { table, bound_clock, returning, no_wait: returning && !own }
+        Self { table, bound_clock, returning, no_wait: returning && !own, claimed: "NULL" }
     }
 
-    /// Returns a builder for statements on connections that wait for locks, as handlers use them.
+    /// Returns a builder for statements on connections that wait for locks, as handlers use them. Their claims are marked.
     pub(super) fn in_a_transaction(&self) -> Self {
-        Self { no_wait: self.returning, ..self.clone() }
+        Self { no_wait: self.returning, claimed: "x'00'", ..self.clone() }
     }
 
     pub(super) fn returning(&self) -> bool {
@@ -92,11 +94,12 @@ impl StatementBuilder {
             let until = plus(&now, &place(3));
             let expires = plus(&until, &place(5));
             format!(
-                "({},{VERSION},{},1,{},{now},1,{until},NULL,{},{expires},{now},{now},NULL,NULL,{})",
+                "({},{VERSION},{},1,{},{now},1,{until},NULL,{},{expires},{now},{now},{},NULL,{})",
                 place(1),
                 place(6),
                 place(2),
                 place(4),
+                self.claimed,
                 place(7)
             )
         };
@@ -113,7 +116,11 @@ impl StatementBuilder {
     }
 
     pub(super) fn put(&self) -> String {
-        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(|(at, name)| format!("{name}=${}", at + 1)).collect();
+        let set = |(at, name): (usize, &&str)| match *name {
+            "value" => format!("value=coalesce(${},{})", at + 1, self.claimed),
+            name => format!("{name}=${}", at + 1),
+        };
+        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(set).collect();
         self.writing(&format!(
             "UPDATE {table} SET {set} WHERE id=$1 AND v={VERSION} AND state=$17 AND owner<=>$18 AND fencing=$19 \
              AND attempt=$20 AND until_at=coalesce($21,until_at) AND expires_at=$22 AND updated_at=$23",

@@ -2,23 +2,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use idempotent_core::store::HealthFinding;
 use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnection, PgRow, Postgres};
-use sqlx::{PgPool, Row, Transaction};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use super::effect_statement::EffectStatement;
 use super::error;
 use super::listener::SettlementListener;
 use super::sql::{NOW, PostgresStatements};
 use super::{health, inbox};
-use crate::inbox::{EffectClaim, FinalWrite};
+use crate::inbox::EffectClaim;
 use crate::row::Cells;
 use crate::server::{
-    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
-    PurgeStep, Query, Refusal, ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value,
-    WriteResult, hex, in_packets, settled,
+    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FailedProof, FoundRecord,
+    HealthQuery, PurgeStep, Query, Refusal, RunTexts, ServerSettings, ServerStore, Statement, StatementResult,
+    StatementTarget, Value, WriteResult, hex, in_packets, settled,
 };
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
@@ -86,6 +87,14 @@ impl Driver for PostgresDialect {
 
     fn all(query: Query<Self>, connection: &mut PgConnection) -> impl DriverFuture<Vec<PgRow>> {
         query.fetch_all(connection)
+    }
+
+    async fn send_text(text: String, connection: &mut PgConnection, rows: &mut Vec<PgRow>) -> Result<(), sqlx::Error> {
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch(connection);
+        while let Some(row) = answers.try_next().await? {
+            rows.push(row);
+        }
+        Ok(())
     }
 
     fn refusal(error: &dyn DatabaseError) -> Refusal {
@@ -172,11 +181,31 @@ impl Dialect for PostgresDialect {
         Ok(StatementResult::Done(written))
     }
 
-    const BEGIN: Option<&'static str> = None;
+    fn run_texts(mark: &str) -> RunTexts {
+        inbox::run_texts(mark)
+    }
 
-    /// Succeeds always, because every statement after an error fails by itself.
-    async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {
+    fn proof(error: &dyn DatabaseError) -> Option<FailedProof> {
+        inbox::proof(error)
+    }
+
+    /// Returns false: a failed statement does not end the transaction, and each later one fails too.
+    fn was_rolled_back(_: &[PgRow]) -> bool {
+        false
+    }
+
+    fn is_changed(rows: &[PgRow]) -> bool {
+        rows.iter().any(|row| row.try_get::<i32, _>(inbox::SAME).is_ok_and(|same| same == 0))
+    }
+
+    /// Does nothing, because the claim stores the number of the transaction.
+    async fn mark_claim(_: &mut PgConnection, _: &str) -> Result<(), sqlx::Error> {
         Ok(())
+    }
+
+    /// Returns false, because the completion compares the number of the transaction.
+    async fn is_marked(_: &mut PgConnection, _: &str) -> Result<bool, sqlx::Error> {
+        Ok(false)
     }
 
     type Effect = EffectStatement;
@@ -190,10 +219,6 @@ impl Dialect for PostgresDialect {
         store.claim_with(request, retain, effect)
     }
 
-    fn commit(transaction: Transaction<'static, Postgres>, last: FinalWrite) -> impl DriverFuture<()> {
-        inbox::commit(transaction, last)
-    }
-
     const NOW: &'static str = NOW;
 
     /// Returns a literal that is independent of the server's handling of backslashes.
@@ -201,9 +226,9 @@ impl Dialect for PostgresDialect {
         format!("decode('{}','hex')", hex(bytes))
     }
 
-    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
+    fn completing(store: &ServerStore<Self>, literals: [String; 2], set: &str) -> String {
         let PostgresDialect { table, tell, .. } = &store.dialect;
-        inbox::valued(table, tell, literals, now, expires)
+        inbox::completing(table, tell, literals, set)
     }
 
     /// Tests the key's lock. An open transaction holds this lock until its writes are visible.

@@ -81,14 +81,14 @@ impl ServerStore<PostgresDialect> {
         let row = self.runner.first_unless_refused(self.joined(request, retain, effect)).await?;
         // In a transaction, the error of a refused statement is that of the handler.
         let Some(row) = row else { return Ok(EffectClaim::NotExecuted) };
-        let claimed = self.read_claim(&row, request, retain)?;
+        let claimed = self.read_claim(&row, request)?;
         if let EffectClaim::Executed { claim, .. } | EffectClaim::Answered(claim) = &claimed {
             self.recent_keys.saw(&request.key, claim);
         }
         Ok(claimed)
     }
 
-    fn read_claim(&self, row: &PgRow, request: &ClaimRequest, retain: Duration) -> Result<EffectClaim, StoreError> {
+    fn read_claim(&self, row: &PgRow, request: &ClaimRequest) -> Result<EffectClaim, StoreError> {
         // Without a record, another transaction holds the lock of the key.
         if row.int(COLUMNS.len()).ok().flatten().is_none() {
             return Ok(EffectClaim::Answered(Claim::InFlight(InFlight::Busy)));
@@ -105,7 +105,7 @@ impl ServerStore<PostgresDialect> {
                 let grant = Grant { fencing, attempt, lease: request.lease, taken_over: None };
                 Ok(EffectClaim::Executed { claim: Claim::Acquired(grant), rows })
             }
-            _ => Ok(match in_place(Some(&found.record), request, retain, found.now) {
+            _ => Ok(match in_place(Some(&found.record), request, found.now) {
                 (claim, Write::Keep) => EffectClaim::Answered(claim),
                 _ => EffectClaim::NotExecuted,
             }),

@@ -19,8 +19,8 @@ use super::{inbox, pooler, sql};
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
-    ErrorContext, LastRefusal, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore, ServerTarget,
-    Statement, StatementRunner, StepStatements, connect,
+    Dialect as _, ErrorContext, LastRefusal, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore,
+    ServerTarget, Statement, StatementRunner, StepStatements, connect, run_mark,
 };
 use crate::table::Table;
 
@@ -56,7 +56,9 @@ pub(super) async fn open(
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
     let schema = schema.map_err(|_| place.silent(Phase::Connecting, builder.patience))?;
-    let salt = salt(&schema.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?, &table);
+    let schema = schema.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
+    let salt = salt(&schema, &table);
+    let table = table.found_in(&schema);
     // Whether it was said or not, it ends here.
     let _ = timeout(builder.patience, connection.close()).await;
     let notifications = notifications(salt);
@@ -87,6 +89,7 @@ pub(super) async fn open(
         dialect,
         texts,
         in_transaction,
+        run: PostgresDialect::run_texts(&run_mark()?),
         steps,
         order,
         runner,

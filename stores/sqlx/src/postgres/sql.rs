@@ -56,9 +56,9 @@ pub(super) struct PostgresStatements {
 pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements) {
     let search = maker.search_sql();
     let texts = Statements {
-        claim: Statement::numbered(maker.claim()),
+        claim: Statement::numbered(maker.claim("NULL")),
         look: Statement::numbered(maker.look()),
-        put: Statement::numbered(maker.put()),
+        put: Statement::numbered(maker.put("NULL")),
         renew: Statement::numbered(maker.update(&renewed("t.n", "$4"), 5)),
         complete: Statement::numbered(maker.settle(&completed("t.n", "$4", "$5"), 6)),
         delete: Statement::numbered(maker.delete()),
@@ -126,8 +126,8 @@ impl StatementBuilder {
     /// Returns one row: the grant of an absent key, or the existing record; then the time, and whether the row is the
     /// grant. Without a row, the lock of the key was taken, or another claim was faster.
     ///
-    /// $3 lease, $4 fingerprint, $5 retention, $6 name, $7 display, $8 the lock of the key
-    fn claim(&self) -> String {
+    /// $3 lease, $4 fingerprint, $5 retention, $6 name, $7 display, $8 the lock of the key. `value` is that of the new record.
+    pub(super) fn claim(&self, value: &str) -> String {
         let (table, columns, now) = (&self.table, columns(), self.now(9));
         let (until, expires) = (plus("n", "$3"), plus("u", "$5"));
         // CASE, since only CASE defines the order of evaluation.
@@ -136,7 +136,7 @@ impl StatementBuilder {
              k AS MATERIALIZED (SELECT CASE WHEN NOT EXISTS (SELECT FROM cur) THEN \
              CASE WHEN pg_try_advisory_xact_lock($8) THEN {now} END END AS n), \
              ins AS (INSERT INTO {table} ({columns}) \
-             SELECT $1,{VERSION},$6,1,$2,n,1,u,NULL,$4,{expires},n,n,NULL,NULL,$7 \
+             SELECT $1,{VERSION},$6,1,$2,n,1,u,NULL,$4,{expires},n,n,{value},NULL,$7 \
              FROM (SELECT n,{until} AS u FROM k WHERE n IS NOT NULL) AS k ON CONFLICT (id) DO NOTHING RETURNING {columns}) \
              SELECT {columns},{now},1::bigint FROM ins UNION ALL SELECT {columns},{now},0::bigint FROM cur"
         )
@@ -151,8 +151,13 @@ impl StatementBuilder {
     ///
     /// The columns that were read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23
     /// updated; $24 the lock of the key
-    fn put(&self) -> String {
-        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(|(at, name)| format!("{name}=${}", at + 1)).collect();
+    /// `value` is that of a record without one.
+    pub(super) fn put(&self, value: &str) -> String {
+        let set = |(at, name): (usize, &&str)| match *name {
+            "value" => format!("value=coalesce(${},{value})", at + 1),
+            name => format!("{name}=${}", at + 1),
+        };
+        let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(set).collect();
         format!(
             "WITH lk AS MATERIALIZED (SELECT pg_try_advisory_xact_lock($24) AS ok), \
              up AS (UPDATE {table} AS r SET {set} FROM lk WHERE lk.ok AND r.id=$1 AND r.v={VERSION} AND r.state=$17 \

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::store::HealthFinding;
 use idempotent_core::{ClaimRequest, Key, StoreError};
-use sqlx::Transaction;
+use sqlx::error::DatabaseError;
 
 use super::driver::{Connection, Driver, DriverFuture, Row};
 use super::health::HealthQuery;
@@ -13,7 +13,7 @@ use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::Value;
-use crate::inbox::{EffectClaim, FinalWrite};
+use crate::inbox::EffectClaim;
 
 /// A database's statements and operations.
 pub(crate) trait Dialect: Driver {
@@ -36,10 +36,20 @@ pub(crate) trait Dialect: Driver {
         what: &BatchKind,
         asks: Vec<Vec<Value>>,
     ) -> impl DialectFuture<StatementResult<Vec<u128>>>;
-    /// The statement that begins a run's transaction, or `None` for the statement of sqlx.
-    const BEGIN: Option<&'static str>;
-    /// Fails if the run's transaction is no longer the one that was begun.
-    fn stands(connection: &mut Connection<Self>) -> impl DriverFuture<()>;
+    /// Returns the statements about the transactions of runs, with this random mark.
+    fn run_texts(mark: &str) -> RunTexts;
+    /// Returns what the error of one of [`RunTexts`], or of [`completing`](Self::completing), says about the transaction.
+    fn proof(error: &dyn DatabaseError) -> Option<FailedProof>;
+    /// Returns true if the rows of [`RunTexts::roll_back`] say that the server has rolled back the transaction for an error of the
+    /// last statement.
+    fn was_rolled_back(rows: &[Row<Self>]) -> bool;
+    /// Returns true if one of the rows says that the handler has changed the settings of the session.
+    fn is_changed(rows: &[Row<Self>]) -> bool;
+    /// Marks the transaction as that of a claim of this owner, unless the claim has done so.
+    fn mark_claim(connection: &mut Connection<Self>, owner: &str) -> impl DriverFuture<()>;
+    /// Returns true if this is the transaction of [`mark_claim`](Self::mark_claim), or false if it is not, or if the completion
+    /// itself compares the transaction.
+    fn is_marked(connection: &mut Connection<Self>, owner: &str) -> impl DriverFuture<bool>;
     /// A statement that is the whole effect of a run, or [`Infallible`](std::convert::Infallible).
     type Effect: Send + Sync + 'static;
     /// Claims the key, executes the effect and records its result in one statement.
@@ -49,15 +59,13 @@ pub(crate) trait Dialect: Driver {
         retain: Duration,
         effect: &Self::Effect,
     ) -> impl DialectFuture<EffectClaim>;
-    /// Commits the transaction of a run.
-    fn commit(transaction: Transaction<'static, Self::Db>, last: FinalWrite) -> impl DriverFuture<()>;
     /// The SQL expression of the clock.
     const NOW: &'static str;
     /// Returns an SQL literal for the bytes, for a statement without parameters.
     fn literal(bytes: &[u8]) -> String;
-    /// Gives the claim of an open transaction its value; fails where it is not there. The literals of the key's hash, the owner,
-    /// the value; the time of it, and when it expires.
-    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String;
+    /// Returns the statement that completes the claim of an open transaction by these assignments. The statement fails if it
+    /// changes no row. The literals are those of the key's hash and of the owner.
+    fn completing(store: &ServerStore<Self>, literals: [String; 2], set: &str) -> String;
     /// Returns true if no open transaction holds the key. The next statement sees the writes of an ended transaction.
     fn is_free(store: &ServerStore<Self>, key: &Key) -> impl DialectFuture<bool>;
     /// Scans the next records after an id, and removes at most `room` expired ones.
@@ -72,6 +80,34 @@ pub(crate) trait Dialect: Driver {
     fn health_queries(store: &ServerStore<Self>) -> Vec<HealthQuery>;
     /// Runs the checks that are more than a query. They write nothing.
     fn health(store: &ServerStore<Self>) -> impl DialectFuture<Vec<HealthFinding>>;
+}
+
+/// The statements about the transactions of runs. Each is sent without parameters.
+#[derive(Debug)]
+pub(crate) struct RunTexts {
+    /// Begins a transaction and marks it.
+    pub(crate) begin: String,
+    /// Fails if the transaction is not the marked one. Tells whether the session is as it was at the beginning. Can be repeated.
+    pub(crate) stands: String,
+    /// Commits. The statements before it have proved that the transaction is the marked one.
+    pub(crate) commit: String,
+    /// Rolls back the marked transaction, and fails if it is another one. Tells the same about the session.
+    pub(crate) roll_back: String,
+    /// Rolls back any transaction, and releases the locks of the session.
+    pub(crate) recover: String,
+    /// Tells once more whether the session is as it was, after the transaction.
+    pub(crate) is_same: String,
+    /// Ends the connection at the server, with its locks, settings and open transaction.
+    pub(crate) end_connection: String,
+}
+
+/// The result of a proof that failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FailedProof {
+    /// The transaction is not the one that was marked.
+    Ended,
+    /// The transaction is the marked one, and the record of the run is not there.
+    NoRecord,
 }
 
 /// A future of a dialect's operation.

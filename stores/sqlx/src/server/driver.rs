@@ -30,6 +30,8 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Option<Row<Self>>>;
     /// Returns all rows.
     fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Vec<Row<Self>>>;
+    /// Sends several statements without parameters in one round trip. Adds the rows of all of them, up to an error.
+    fn send_text(text: String, connection: &mut Connection<Self>, rows: &mut Vec<Row<Self>>) -> impl DriverFuture<()>;
 
     /// Interprets an error that the server returned.
     fn refusal(error: &dyn DatabaseError) -> Refusal;

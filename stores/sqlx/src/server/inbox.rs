@@ -1,52 +1,25 @@
 //! The inbox on a database server: claims and completions within a transaction.
-use std::time::Duration;
-
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Grant, InFlight, Settled, StateKind, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Settled, StateKind, StoreError, StoreErrorKind,
 };
-use sqlx::{AssertSqlSafe, Transaction};
-use tokio::time::timeout;
 
 use super::dialect::{Dialect, WriteResult};
 use super::driver::Connection;
-use super::error::Phase;
-use super::requests::{BETWEEN, by_owner};
+use super::requests::{BETWEEN, by_owner, decide};
 use super::runner::StatementResult;
 use super::statement::BoundStatement;
-use super::statements::plus;
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
-use super::value::{id, owner};
+use super::value::{hex, owner};
 use crate::answer::{self, TRIES};
-use crate::inbox::{FinalWrite, consumed, in_place};
+use crate::inbox::{consumed, ended, in_place};
 use crate::row::micros;
 
 /// The number of attempts of a claim that meets a grant which its statement cannot see.
 const ASKED: usize = 2;
-/// The size in bytes of the largest value in a statement as a literal, which takes two letters for each byte.
-const SPELT: usize = 8 << 10;
 
 impl<D: Dialect> ServerStore<D> {
-    /// Begins a transaction in a spawned task: sqlx returns a connection to the pool inside the open transaction if the future
-    /// of its `BEGIN` is dropped.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
-        self.runner.pool.before_transaction();
-        let (pool, patience) = (self.runner.transactions.clone(), self.runner.patience);
-        let beginning = async move {
-            let begin = async {
-                match D::BEGIN {
-                    Some(begin) => pool.begin_with(AssertSqlSafe(begin)).await,
-                    None => pool.begin().await,
-                }
-            };
-            timeout(patience, begin).await
-        };
-        let silent = || self.runner.place.silent(Phase::Connecting, patience);
-        let begun = tokio::spawn(beginning).await.map_err(|_| silent())?.map_err(|_| silent())?;
-        begun.map_err(|error| self.runner.place.error::<D>(Phase::Connecting, error))
-    }
-
     /// Returns the answer for a key that is expected to have a record.
     pub(crate) async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
         if !self.recent_keys.expects_a_record(&request.key) {
@@ -60,17 +33,16 @@ impl<D: Dialect> ServerStore<D> {
         &self,
         connection: &mut Connection<D>,
         request: &ClaimRequest,
-        retain: Duration,
     ) -> Result<Claim, StoreError> {
         let mut target = StatementTarget::within(self, connection);
         for _ in 0..ASKED {
             // The lock was not available, or this statement cannot see a concurrent grant.
-            let StatementResult::Done(Some(seen)) =
-                D::claim(&mut target, self.claiming_in(request, retain), &request.key).await?
+            let claim = BoundStatement::new(&self.in_transaction.claim).bind_all(self.claiming(request));
+            let StatementResult::Done(Some(seen)) = D::claim(&mut target, self.timed(claim), &request.key).await?
             else {
                 continue;
             };
-            let (answer, put) = self.answered_in(&mut target, &seen, request, retain).await?;
+            let (answer, put) = self.answered_in(&mut target, &seen, request).await?;
             match put {
                 WriteResult::Done => {
                     self.recent_keys.saw(&request.key, &answer);
@@ -87,40 +59,57 @@ impl<D: Dialect> ServerStore<D> {
     async fn answered_in(
         &self,
         target: &mut StatementTarget<'_, D>,
-        FoundRecord { record, now, granted }: &FoundRecord,
+        seen: &FoundRecord,
         request: &ClaimRequest,
-        retain: Duration,
     ) -> Result<(Claim, WriteResult), StoreError> {
-        if *granted {
-            let (fencing, attempt) = (record.fencing, record.attempt);
-            let grant = Grant { fencing, attempt, lease: request.lease, taken_over: None };
-            return Ok((Claim::Acquired(grant), WriteResult::Done));
-        }
-        let (answer, write) = in_place(Some(record), request, retain, *now);
+        let (answer, write) = match seen.granted {
+            true => decide(seen, request),
+            false => in_place(Some(&seen.record), request, seen.now),
+        };
         let Write::Put(new) = write else { return Ok((answer, WriteResult::Done)) };
-        let put = D::put(target, self.putting(&self.in_transaction.put, &request.key, record, &new)).await?;
-        Ok((answer, put))
+        let put = self.putting(&self.in_transaction.put, &request.key, &seen.record, &new);
+        Ok((answer, D::put(target, put).await?))
     }
 
-    fn claiming_in(&self, request: &ClaimRequest, retain: Duration) -> BoundStatement<D> {
-        let fingerprint = request.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec());
-        let ask = BoundStatement::new(&self.in_transaction.claim).bind(id(&request.key)).bind(owner(request.owner));
-        let ask = ask.bind(micros(retain)).bind(fingerprint).bind(request.key.name());
-        self.timed(ask.bind(self.dialect.lock(&request.key)))
+    /// Claims the key in a transaction of the caller, and marks the transaction.
+    pub(crate) async fn claim_marked(
+        &self,
+        connection: &mut Connection<D>,
+        request: &ClaimRequest,
+    ) -> Result<Claim, StoreError> {
+        let claim = self.claim_in(connection, request).await?;
+        if let Claim::Acquired(_) = claim {
+            self.with_timeout(D::mark_claim(connection, &hex(&owner(request.owner)))).await?;
+        }
+        Ok(claim)
     }
 
+    /// Completes a claim in a transaction of the caller.
+    pub(crate) async fn complete_marked(
+        &self,
+        connection: &mut Connection<D>,
+        held: &ClaimHandle,
+        completion: &Completion,
+    ) -> Result<Settled, StoreError> {
+        let is_marked = self.with_timeout(D::is_marked(connection, &hex(&owner(held.owner)))).await?;
+        self.complete_in(connection, held, completion, is_marked).await
+    }
+
+    /// Completes a claim. `is_proved`: this is known to be the transaction of the claim, if it was claimed in one.
     pub(crate) async fn complete_in(
         &self,
         connection: &mut Connection<D>,
         held: &ClaimHandle,
         completion: &Completion,
+        is_proved: bool,
     ) -> Result<Settled, StoreError> {
         self.fits(completion)?;
         let mut target = StatementTarget::within(self, connection);
         for _ in 0..TRIES {
             let ask =
                 by_owner(&self.in_transaction.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
-            let ask = self.timed(ask.bind(micros(completion.retain)).bind(self.dialect.lock(&held.key)));
+            let ask = ask.bind(micros(completion.retain)).bind(self.dialect.lock(&held.key));
+            let ask = self.timed(ask.bind(i64::from(is_proved)));
             let put = D::put(&mut target, ask).await?;
             if let WriteResult::Done = put {
                 return Ok(Settled::Done);
@@ -128,50 +117,19 @@ impl<D: Dialect> ServerStore<D> {
             if let WriteResult::Raced = put
                 && let StatementResult::Done(found) = target.look(&held.key).await?
             {
-                return Ok(match found {
-                    Some(seen) if consumed(&seen.record, held) => Settled::Done,
-                    Some(seen) => Settled::Lost { now: seen.record.state.kind() },
-                    None => Settled::Lost { now: StateKind::Absent },
-                });
+                return match found {
+                    Some(seen) if consumed(&seen.record, held) => Ok(Settled::Done),
+                    // The owner still holds the key, in another transaction.
+                    Some(seen) if protocol::begun(Some(&seen.record), held, seen.now).is_ok() => Err(ended()),
+                    Some(seen) => Ok(Settled::Lost { now: seen.record.state.kind() }),
+                    None => Ok(Settled::Lost { now: StateKind::Absent }),
+                };
             }
             // A concurrent claim holds the lock for a short time.
             tokio::time::sleep(BETWEEN).await;
         }
         Err(StoreError::new(StoreErrorKind::RolledBack)
             .because("the key was claimed concurrently during every attempt: roll back, and run the transaction again"))
-    }
-
-    /// Returns the completion as text, to send it together with the commit. Parsing the text costs more than a prepared
-    /// statement, and less than a round trip. Returns `None` if the value is too large.
-    pub(crate) fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String> {
-        let value = completion.value.as_deref();
-        if value.is_some_and(|value| value.len() > SPELT) {
-            return None;
-        }
-        let value = value.map_or_else(|| "NULL".to_owned(), D::literal);
-        let literals = [D::literal(&id(&held.key)), D::literal(&owner(held.owner)), value];
-        let now = self.time().map_or_else(|| D::NOW.to_owned(), |time| time.to_string());
-        let expires = plus(&now, &micros(completion.retain).to_string());
-        Some(D::valued(self, literals, &now, &expires))
-    }
-
-    pub(crate) async fn stands(&self, connection: &mut Connection<D>) -> Result<(), StoreError> {
-        self.with_timeout(D::stands(connection)).await
-    }
-
-    pub(crate) async fn commit(
-        &self,
-        transaction: Transaction<'static, D::Db>,
-        last: FinalWrite,
-    ) -> Result<(), StoreError> {
-        self.with_timeout(D::commit(transaction, last)).await
-    }
-
-    async fn with_timeout(&self, asked: impl Future<Output = Result<(), sqlx::Error>>) -> Result<(), StoreError> {
-        match timeout(self.runner.patience, asked).await {
-            Ok(done) => done.map_err(|error| self.runner.error(error)),
-            Err(_) => Err(self.runner.place.silent(Phase::Executing, self.runner.patience)),
-        }
     }
 
     pub(crate) async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
@@ -200,19 +158,20 @@ macro_rules! server_inbox {
             use $crate::inbox::{EffectClaim, InboxDatabase, FinalWrite, transactional_run, step_transactions};
 
             impl $store {
-                /// Claims the key in the caller's transaction on this store's database, and marks the key consumed. Call
-                /// this method first in the transaction. The effect and the mark commit or roll back together. The
-                /// transaction holds the key until its end.
+                /// Claims the key in the caller's transaction on this store's database. Call this method first in the
+                /// transaction, and [`complete_in`](Self::complete_in) last, just before the commit: the effect and the
+                /// completed record commit or roll back together. The transaction holds the key until its end.
                 #[doc = $meanwhile]
                 // prose-allow: continues the documentation above
-                /// The claim has no lease and counts no attempts. Usually it takes one round trip.
+                /// The claim counts no attempts if the transaction rolls back. If a statement commits the transaction before
+                /// `complete_in`, the key is held by the lease of the request, and is free for another run afterwards.
+                /// Usually the claim takes one round trip, and one more on MariaDB and MySQL.
                 ///
-                /// Continue on [`Claim::Acquired`], and ignore the lease of the grant. With any other answer the effect must
-                /// not happen: end the transaction.
+                /// Continue on [`Claim::Acquired`]. With any other answer the effect must not happen: end the transaction.
                 ///
                 /// ```no_run
                 /// use std::time::Duration;
-                /// use idempotent_core::{Claim, ClaimRequest, Identity, Scene};
+                /// use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Identity, Scene, Settled};
                 #[doc = concat!("use idempotent_sqlx::", stringify!($store), ";")]
                 ///
                 #[doc = concat!("# async fn example(pool: sqlx::", $pool, ") -> Result<(), Box<dyn std::error::Error>> {")]
@@ -220,11 +179,16 @@ macro_rules! server_inbox {
                 // prose-allow: continues the example above
                 /// let key = Identity::new(Scene::Mq, "orders", "o-17").key("shop")?;
                 ///
+                /// let request = ClaimRequest::new(key.clone())?;
                 /// let mut tx = pool.begin().await?;
-                /// match store.claim_in(&mut tx, &ClaimRequest::new(key)?, Duration::from_secs(7 * 24 * 3600)).await? {
-                ///     Claim::Acquired(_) => {
+                /// match store.claim_in(&mut tx, &request).await? {
+                ///     Claim::Acquired(grant) => {
                 ///         sqlx::query("UPDATE account SET balance = balance - 5 WHERE id = 1").execute(&mut *tx).await?;
-                ///         tx.commit().await?;
+                ///         let held = ClaimHandle { key, owner: request.owner, fencing: Some(grant.fencing), terms: None };
+                ///         let done = Completion { value: None, retain: Duration::from_secs(7 * 24 * 3600) };
+                ///         if store.complete_in(&mut tx, &held, &done).await? == Settled::Done {
+                ///             tx.commit().await?;
+                ///         }
                 ///     }
                 ///     Claim::Consumed(_) => println!("done before"),
                 ///     other => println!("not now: {other:?}"), // the transaction rolls back as it is dropped
@@ -244,17 +208,20 @@ macro_rules! server_inbox {
                     &self,
                     transaction: &mut Transaction<'_, $db>,
                     request: &ClaimRequest,
-                    retain: Duration,
                 ) -> Result<Claim, StoreError> {
-                    self.0.claim_in(transaction, request, retain).await
+                    self.0.claim_marked(transaction, request).await
                 }
 
                 /// Completes a key in the caller's transaction. The key was claimed with a lease before the transaction, or
                 /// [in the transaction](Self::claim_in). Stop renewing the lease first. Commit after [`Settled::Done`].
-                /// [`Settled::Lost`] means that another owner took over: roll back.
+                /// [`Settled::Lost`] means that the owner does not hold the key any more: roll back. Complete a claim of the
+                /// transaction at the same level of savepoints at which it was claimed.
                 ///
                 /// # Errors
                 /// As [`claim_in`](Self::claim_in).
+                /// [`TransactionEnded`](::idempotent_core::StoreErrorKind::TransactionEnded): this is not the transaction of
+                /// the claim. Roll back, close the connection, and release the key by
+                /// [`release`](::idempotent_core::Store::release).
                 ///
                 /// # Cancellation
                 /// Roll back.
@@ -264,7 +231,7 @@ macro_rules! server_inbox {
                     held: &ClaimHandle,
                     completion: &Completion,
                 ) -> Result<Settled, StoreError> {
-                    self.0.complete_in(transaction, held, completion).await
+                    self.0.complete_marked(transaction, held, completion).await
                 }
             }
 
@@ -282,9 +249,8 @@ macro_rules! server_inbox {
                     &self,
                     connection: &mut <$db as Database>::Connection,
                     request: &ClaimRequest,
-                    retain: Duration,
                 ) -> Result<Claim, StoreError> {
-                    self.0.claim_in(connection, request, retain).await
+                    self.0.claim_in(connection, request).await
                 }
 
                 async fn claim_with(
@@ -302,7 +268,7 @@ macro_rules! server_inbox {
                     held: &ClaimHandle,
                     completion: &Completion,
                 ) -> Result<Settled, StoreError> {
-                    self.0.complete_in(connection, held, completion).await
+                    self.0.complete_in(connection, held, completion, true).await
                 }
 
                 async fn stands(&self, connection: &mut <$db as Database>::Connection) -> Result<(), StoreError> {
@@ -328,6 +294,10 @@ macro_rules! server_inbox {
 
                 async fn commit(&self, transaction: Transaction<'static, $db>, last: FinalWrite) -> Result<(), StoreError> {
                     self.0.commit(transaction, last).await
+                }
+
+                async fn roll_back(&self, transaction: Transaction<'static, $db>) -> Result<(), StoreError> {
+                    self.0.roll_back(transaction).await
                 }
 
                 async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {

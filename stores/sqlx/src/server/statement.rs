@@ -24,17 +24,29 @@ impl Statement {
     /// Creates a statement with question marks as parameters, for MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) fn marks(numbered: &str) -> Self {
-        let mut parts = numbered.split('$');
-        let mut sql = parts.next().unwrap_or_default().to_owned();
         let mut places = Vec::new();
-        for part in parts {
-            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-            places.push(part[..end].parse().unwrap_or_default());
-            sql.push('?');
-            sql.push_str(&part[end..]);
-        }
+        // Every second part is a quoted name, which may contain any letter.
+        let part = |(nth, part): (usize, &str)| match nth % 2 {
+            0 => question_marks(part, &mut places),
+            _ => part.to_owned(),
+        };
+        let sql = numbered.split('`').enumerate().map(part).collect::<Vec<_>>().join("`");
         Self { sql: sql.into(), places: Some(places.into()) }
     }
+}
+
+/// Replaces the numbered parameters, and collects their numbers.
+#[cfg(feature = "mysql")]
+fn question_marks(numbered: &str, places: &mut Vec<usize>) -> String {
+    let mut parts = numbered.split('$');
+    let mut sql = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        places.push(part[..end].parse().unwrap_or_default());
+        sql.push('?');
+        sql.push_str(&part[end..]);
+    }
+    sql
 }
 
 /// A statement with the values bound so far.

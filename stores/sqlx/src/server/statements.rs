@@ -40,12 +40,15 @@ pub(crate) struct Statements {
 /// read sees committed data at every isolation level.
 #[derive(Clone, Debug)]
 pub(crate) struct TransactionStatements {
-    /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
+    /// Grants a key that is absent, as [`Statements::claim`]. The column of the value marks the record as one that was claimed in
+    /// a transaction, until its completion.
     pub(crate) claim: Statement,
     pub(crate) look: Statement,
+    /// Sets the same mark, unless the record has a value.
     pub(crate) put: Statement,
-    /// Completes a lease, or adds the value to a key that was claimed in this transaction. Then no takeover is possible.
-    /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
+    /// Completes a lease, or a key that was claimed in this transaction. Then no takeover is possible. Answers as `put`. $3 the
+    /// grant's number, or NULL, $4 value, $5 retention, $6 the key's lock, $7 1 if this was proved to be the transaction of the
+    /// claim, or 0
     pub(crate) complete: Statement,
 }
 
@@ -134,11 +137,6 @@ pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
         "r.id={id} AND r.owner={owner} AND r.fencing=coalesce({number},r.fencing) AND r.state=1 AND r.expires_at>{now} \
          AND {sound}"
     )
-}
-
-/// Returns the condition of [`guard`] extended by a key that the open transaction has claimed and that has no value yet.
-pub(crate) fn guard_inside(now: &str) -> String {
-    guard(now, "$1", "$2", "$3").replace("r.state=1", "(r.state=1 OR r.state=2 AND r.value IS NULL)")
 }
 
 /// Returns the saturating sum of a time and a duration, both not negative. A plain sum would overflow with an error.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::{Clock, Record, StoreError, Timestamp};
 
+use super::dialect::RunTexts;
 use super::driver::{Driver, Row};
 use super::error::Phase;
 use super::recent_keys::RecentKeys;
@@ -29,6 +30,8 @@ pub(crate) struct ServerStore<D: Driver> {
     pub(crate) dialect: D,
     pub(crate) texts: Statements,
     pub(crate) in_transaction: TransactionStatements,
+    /// The statements about the transactions of runs.
+    pub(crate) run: RunTexts,
     /// The statements for the steps of runs.
     pub(crate) steps: StepStatements,
     /// The statements for the order tables of streams.

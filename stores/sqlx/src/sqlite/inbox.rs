@@ -7,38 +7,35 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Inspect, Key, Record, Settled, State, StepRecord,
-    StepStore, StoreError, StoreErrorKind, StoredSteps, Timestamp, Transactional,
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Inspect, Key, Record, Settled, StepRecord, StepStore,
+    StoreError, StoreErrorKind, StoredSteps, Timestamp, Transactional,
 };
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::put_record;
 use super::columns::{id, now};
 use super::connection::query;
 use super::error::is_busy;
+use super::transactions::savepoint;
 use crate::answer;
 use crate::inbox::{
-    EffectClaim, FinalWrite, InboxDatabase, consumed, in_place, rolled_back, step_transactions, transactional_run,
+    EffectClaim, FinalWrite, InboxDatabase, consumed, ended, in_place, rolled_back, step_transactions,
+    transactional_run,
 };
 use crate::row;
 
-/// The statements that begin a run, and the savepoint that identifies the transaction later: some errors roll back the
-/// whole transaction, as `OR ROLLBACK` does.
-const BEGIN: &str = "BEGIN IMMEDIATE; SAVEPOINT idempotent_run";
-const STANDS: &str = "RELEASE idempotent_run";
-
 impl SqliteStore {
-    /// Claims the key as the first statement of the caller's transaction on this store's file, and marks the key
-    /// consumed. The commit stores the effect and the record together. There is no lease, and attempts are not
-    /// counted.
+    /// Claims the key as the first statement of the caller's transaction on this store's file. Call
+    /// [`complete_in`](Self::complete_in) last, just before the commit, which stores the effect and the completed record
+    /// together. If a statement commits the transaction before `complete_in`, the key is held by the lease of the
+    /// request, and is free for another run afterwards.
     ///
     /// Begin the transaction by `begin_with("BEGIN IMMEDIATE")`: SQLite may refuse the first write of a transaction
     /// that has read before.
     ///
-    /// Continue after [`Claim::Acquired`]. After any other answer, the effect must not happen. The lease of the answer
-    /// has no meaning here.
+    /// Continue after [`Claim::Acquired`]. After any other answer, the effect must not happen.
     ///
     /// # Errors
     /// [`RolledBack`](StoreErrorKind::RolledBack): roll back, and run the whole transaction again. Other kinds: see
@@ -50,17 +47,23 @@ impl SqliteStore {
         &self,
         transaction: &mut Transaction<'_, Sqlite>,
         request: &ClaimRequest,
-        retain: Duration,
     ) -> Result<Claim, StoreError> {
-        InboxDatabase::claim_in(self, transaction, request, retain).await
+        let claim = InboxDatabase::claim_in(self, transaction, request).await?;
+        if let Claim::Acquired(_) = claim {
+            let mark = query(&self.0.access.sql.mark_claim).bind(id(&request.key));
+            mark.execute(&mut **transaction).await.map_err(|error| self.of_a_transaction(error))?;
+            self.execute_in(transaction, format!("SAVEPOINT {}", savepoint(request.owner.0))).await?;
+        }
+        Ok(claim)
     }
 
     /// Completes a key in the caller's transaction: a key that was claimed by a lease before, or the value of a key
-    /// that was claimed [in the transaction](Self::claim_in). Commit after [`Settled::Done`]. After [`Settled::Lost`],
-    /// another worker has taken over: roll back.
+    /// that was claimed [in the transaction](Self::claim_in), at the same level of savepoints. Commit after
+    /// [`Settled::Done`]. After [`Settled::Lost`], the owner does not hold the key any more: roll back.
     ///
     /// # Errors
-    /// Same as [`claim_in`](Self::claim_in).
+    /// Same as [`claim_in`](Self::claim_in). [`TransactionEnded`](StoreErrorKind::TransactionEnded): this is not the
+    /// transaction of the claim. Roll back, and release the key by [`release`](idempotent_core::Store::release).
     ///
     /// # Cancellation
     /// Roll back.
@@ -70,7 +73,20 @@ impl SqliteStore {
         held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
+        let release = format!("RELEASE {}", savepoint(held.owner.0));
+        if self.execute_in(transaction, release).await.is_err() {
+            let marked = query(&self.0.access.sql.is_marked).bind(id(&held.key));
+            if marked.fetch_optional(&mut **transaction).await.map_err(|error| self.of_a_transaction(error))?.is_some()
+            {
+                return Err(ended());
+            }
+        }
         InboxDatabase::complete_in(self, transaction, held, completion).await
+    }
+
+    async fn execute_in(&self, connection: &mut SqliteConnection, text: String) -> Result<(), StoreError> {
+        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await;
+        done.map(drop).map_err(|error| self.of_a_transaction(error))
     }
 
     async fn look_in(
@@ -110,9 +126,13 @@ impl InboxDatabase for SqliteStore {
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
         let pool = self.0.transactions.pool()?.clone();
-        let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
+        let begin = format!("BEGIN IMMEDIATE; SAVEPOINT {}", self.0.transactions.mark);
+        let begun = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(begin)).await }).await;
         match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
-            Ok(transaction) => Ok(transaction),
+            Ok(mut transaction) => {
+                self.0.transactions.note_session(&mut transaction).await;
+                Ok(transaction)
+            }
             Err(sqlx::Error::PoolTimedOut) => Err(self.0.access.place.no_turn(self.0.transactions.patience)),
             // Nothing was begun.
             Err(error) => {
@@ -127,14 +147,9 @@ impl InboxDatabase for SqliteStore {
         }
     }
 
-    async fn claim_in(
-        &self,
-        connection: &mut SqliteConnection,
-        request: &ClaimRequest,
-        retain: Duration,
-    ) -> Result<Claim, StoreError> {
+    async fn claim_in(&self, connection: &mut SqliteConnection, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let (found, now) = self.look_in(connection, &request.key).await?;
-        let (answer, write) = in_place(found.as_ref(), request, retain, now);
+        let (answer, write) = in_place(found.as_ref(), request, now);
         if let Write::Put(record) = write {
             self.put_in(connection, &request.key, &record).await?;
         }
@@ -152,15 +167,7 @@ impl InboxDatabase for SqliteStore {
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
         let (found, now) = self.look_in(connection, &held.key).await?;
-        let claimed = found.as_ref().filter(|record| consumed(record, held));
-        let (settled, write) = match claimed {
-            Some(record) if matches!(record.state, State::Consumed { value: None, .. }) => {
-                let state = State::Consumed { owner: held.owner, value: completion.value.clone() };
-                let expires_at = now + completion.retain;
-                (Settled::Done, Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() }))
-            }
-            _ => protocol::complete(found.as_ref(), held, completion, now),
-        };
+        let (settled, write) = protocol::complete(found.as_ref(), held, completion, now);
         if let Write::Put(record) = write {
             self.put_in(connection, &held.key, &record).await?;
         }
@@ -168,10 +175,17 @@ impl InboxDatabase for SqliteStore {
     }
 
     async fn stands(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
-        let Err(error) = sqlx::query(STANDS).execute(&mut *connection).await else { return Ok(()) };
-        // For its guard to end: a ROLLBACK of nothing would cost the connection.
-        let _ = sqlx::query("BEGIN").execute(connection).await;
-        Err(rolled_back(&self.0.access.place.error(error)))
+        // Some errors roll back the whole transaction, as `OR ROLLBACK` does.
+        let mark = &self.0.transactions.mark;
+        match self.execute_in(connection, format!("RELEASE {mark}; SAVEPOINT {mark}")).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                // For its guard to end: a ROLLBACK of nothing would leave the connection in no known state.
+                let _ = sqlx::query("BEGIN").execute(connection).await;
+                self.0.transactions.discard();
+                Err(ended())
+            }
+        }
     }
 
     async fn note_in(
@@ -203,11 +217,16 @@ impl InboxDatabase for SqliteStore {
         None
     }
 
-    async fn commit(&self, mut transaction: Transaction<'static, Sqlite>, last: FinalWrite) -> Result<(), StoreError> {
-        if !matches!(last, FinalWrite::Written) {
-            self.stands(&mut transaction).await?;
-        }
+    async fn commit(&self, mut transaction: Transaction<'static, Sqlite>, _: FinalWrite) -> Result<(), StoreError> {
+        self.0.transactions.check_session(&mut transaction).await;
         transaction.commit().await.map_err(|error| self.0.access.place.error(error))
+    }
+
+    async fn roll_back(&self, mut transaction: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
+        let stood = self.stands(&mut transaction).await;
+        self.0.transactions.check_session(&mut transaction).await;
+        let _ = transaction.rollback().await;
+        stood
     }
 
     /// Returns whether the transaction was committed, after its connection has ended or has rolled back.

@@ -1,5 +1,5 @@
 //! Opening: checks, connections, the journal, the schema.
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -81,7 +81,7 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     let readers = (0..readers).map(|_| connection_to(reading.clone(), None)).collect();
     let options = (target != DatabaseTarget::Memory).then(|| writing.clone());
     let writer = connection_to(writing, Some(connection));
-    let transactions = Transactions { options, file, patience: writer.patience(), pool: OnceLock::new() };
+    let transactions = Transactions::new(options, file, writer.patience())?;
     let sql = SqliteStatements::new(&table, builder.clock.is_some());
     let steps = SqliteStatements::steps_sql(&table, builder.clock.is_some());
     let order = SqliteStatements::order_sql(&table, builder.clock.is_some()).into();

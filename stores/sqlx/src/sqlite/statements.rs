@@ -39,6 +39,9 @@ pub(super) struct SqliteStatements {
     pub(super) read: Arc<str>,
     pub(super) scan: Arc<str>,
     pub(super) purge: Arc<str>,
+    /// Marks a record as one that was claimed in a transaction of the caller, until its completion.
+    pub(super) mark_claim: Arc<str>,
+    pub(super) is_marked: Arc<str>,
     maker: StatementBuilder,
 }
 
@@ -83,6 +86,8 @@ impl SqliteStatements {
             read: search.read.into(),
             scan: maker.scan().into(),
             purge: maker.purge().into(),
+            mark_claim: format!("UPDATE {} SET value=x'00' WHERE id=?1", maker.table).into(),
+            is_marked: format!("SELECT 1 FROM {} WHERE id=?1 AND state=1 AND value IS NOT NULL", maker.table).into(),
             maker,
         }
     }

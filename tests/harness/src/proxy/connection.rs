@@ -125,6 +125,7 @@ impl Line {
         let length = match self.wire {
             Wire::Redis => frame::length(bytes),
             Wire::Postgres => postgres::reply(bytes, !self.answered),
+            Wire::MySql if matches!(self.awaited.front(), Some(Some(_))) => mysql::reply(bytes),
             Wire::MySql | Wire::Opaque => (!bytes.is_empty()).then_some(bytes.len()),
         }?;
         if let (Wire::Postgres, false, b"S") = (self.wire, self.answered, &bytes[..length]) {

@@ -6,8 +6,8 @@ use idempotent_model::check::check;
 use idempotent_model::invariant::Invariant::{self, I0, I1, I4b, I5, I8, I9, I10, I11, I12, I13, I14, Limit, Told};
 use idempotent_model::invariant::Sight;
 use idempotent_model::table::{
-    ACKS_UNKNOWN, ATTEMPTS_LOST, DELETES_UNHEARD, LIMIT, NEVER_EXPIRES, PAYLOAD_IGNORED, PAYLOADS, RENEWS,
-    RUNS_UNGRANTED, SKIPS_EFFECT, V1, V7,
+    ACKS_UNKNOWN, ATTEMPTS_LOST, CONSUMES_AT_CLAIM, DELETES_UNHEARD, ENDED, LIMIT, NEVER_EXPIRES, PAYLOAD_IGNORED,
+    PAYLOADS, RENEWS, RUNS_UNGRANTED, SKIPS_EFFECT, V1, V7,
 };
 
 use crate::{met, violates};
@@ -20,6 +20,16 @@ fn a_worker_that_acks_without_an_answer_loses_the_message() {
 #[test]
 fn a_worker_that_completes_without_its_effect_is_found_out() {
     violates(SKIPS_EFFECT, [I0, I9]);
+}
+
+#[test]
+fn a_claim_that_marks_the_record_consumed_loses_the_message_of_a_handler_that_ends_its_transaction() {
+    violates(CONSUMES_AT_CLAIM, [I9]);
+}
+
+#[test]
+fn a_handler_that_ends_its_transaction_breaks_nothing_if_the_record_is_consumed_last() {
+    violates(ENDED, []);
 }
 
 #[test]

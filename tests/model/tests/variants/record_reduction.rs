@@ -16,7 +16,16 @@ use idempotent_model::variant::Variant;
 use idempotent_model::world::World;
 
 const OWNERS: u8 = 3;
-const PLENTY: Budget = Budget { crashes: 9, expiries: 99, failures: 9, timeouts: 9, losses: 0, ends: 99, forgets: 0 };
+const PLENTY: Budget = Budget {
+    crashes: 9,
+    expiries: 99,
+    failures: 9,
+    timeouts: 9,
+    losses: 0,
+    ends: 99,
+    forgets: 0,
+    ended_transactions: 0,
+};
 
 /// The protocol with whole records, and actual times and fencing tokens.
 struct Whole {

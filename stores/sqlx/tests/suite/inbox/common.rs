@@ -203,12 +203,15 @@ async fn a_run_without_a_lease_outlasts_it() {
 #[tokio::test]
 async fn a_transaction_of_the_callers_own_claims_with_it() {
     let world = World::new().await;
-    let retain = Duration::from_secs(3600);
     for (commits, expected) in [(false, 0), (true, 1)] {
         let mut tx = world.begin().await;
-        let claim = world.store.claim_in(&mut tx, &request("a"), retain).await.unwrap();
-        assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+        let request = request("a");
+        let claim = world.store.claim_in(&mut tx, &request).await.unwrap();
+        let Claim::Acquired(grant) = claim else { panic!("{claim:?}") };
         world.effect(&mut tx, "a").await.unwrap();
+        let held = ClaimHandle { key: key("a"), owner: request.owner, fencing: Some(grant.fencing), terms: None };
+        let settled = world.store.complete_in(&mut tx, &held, &crate::support::done(b"17")).await.unwrap();
+        assert_eq!(settled, Settled::Done);
         if commits {
             tx.commit().await.unwrap();
         } else {
@@ -217,7 +220,7 @@ async fn a_transaction_of_the_callers_own_claims_with_it() {
         assert_eq!(world.effects("a").await, expected);
     }
     let mut tx = world.begin().await;
-    let claim = world.store.claim_in(&mut tx, &request("a"), retain).await.unwrap();
+    let claim = world.store.claim_in(&mut tx, &request("a")).await.unwrap();
     assert!(matches!(claim, Claim::Consumed(_)), "{claim:?}");
     // It goes on as if nothing had been asked.
     world.effect(&mut tx, "b").await.unwrap();

@@ -1,6 +1,4 @@
 //! Transactions that cannot be committed.
-use std::time::Duration;
-
 use idempotent_core::{Call, Claim, Executor, Identity, Outcome, Rejection, Scene, Store, StoreErrorKind};
 use idempotent_sqlx::{Inbox, InboxTransaction};
 use sqlx::{AssertSqlSafe, Postgres};
@@ -8,8 +6,6 @@ use sqlx::{AssertSqlSafe, Postgres};
 use crate::postgres::fixture::{Place, sql};
 use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
-
-const RETAIN: Duration = Duration::from_secs(3_600);
 
 /// Its snapshot is older than what another has committed: no statement could see that, and the transaction is over.
 #[tokio::test]
@@ -23,14 +19,14 @@ async fn a_serialization_failure_is_retried_and_sees_the_other_transaction() {
         sqlx::query(AssertSqlSafe(look)).execute(&mut *tx).await.unwrap();
         store.claim(&request(&a, 1)).await.unwrap();
         store.complete(&held(&a, 1), &done(b"paid")).await.unwrap();
-        let claim = store.claim_in(&mut tx, &request(&a, 2), RETAIN).await;
+        let claim = store.claim_in(&mut tx, &request(&a, 2)).await;
         refused(claim, StoreErrorKind::RolledBack, &["lock conflict with another transaction", "40001"]);
         tx.rollback().await.unwrap();
 
         let mut tx = pool.begin_with(AssertSqlSafe(begin)).await.unwrap();
-        let claim = store.claim_in(&mut tx, &request(&a, 2), RETAIN).await.unwrap();
+        let claim = store.claim_in(&mut tx, &request(&a, 2)).await.unwrap();
         assert!(matches!(claim, Claim::Consumed(_)), "{level}: {claim:?}");
-        let fresh = store.claim_in(&mut tx, &request(&key("b"), 2), RETAIN).await.unwrap();
+        let fresh = store.claim_in(&mut tx, &request(&key("b"), 2)).await.unwrap();
         assert!(matches!(fresh, Claim::Acquired(_)), "{level}: {fresh:?}");
         tx.commit().await.unwrap();
     }

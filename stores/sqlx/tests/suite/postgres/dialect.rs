@@ -1,7 +1,7 @@
 //! Behavior of PostgreSQL only.
 use std::time::Duration;
 
-use idempotent_core::{Claim, InFlight, Store, StoreErrorKind};
+use idempotent_core::{Claim, InFlight, Settled, Store, StoreErrorKind};
 use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
 use sqlx::AssertSqlSafe;
@@ -148,8 +148,10 @@ async fn two_names_of_one_table_have_the_same_locks() {
     let (store, named) = (place.open().await, place.builder().schema("public").connect().await.unwrap());
     let other = place.other();
     let mut transaction = other.begin().await.unwrap();
-    let claim = store.claim_in(&mut transaction, &request(&key("a"), 1), Duration::from_secs(60)).await.unwrap();
+    let claim = store.claim_in(&mut transaction, &request(&key("a"), 1)).await.unwrap();
     assert!(matches!(claim, Claim::Acquired(_)));
+    let settled = store.complete_in(&mut transaction, &held(&key("a"), 1), &done(b"paid")).await.unwrap();
+    assert_eq!(settled, Settled::Done);
     let claim = named.claim(&request(&key("a"), 2)).await.unwrap();
     assert_eq!(claim, Claim::InFlight(InFlight::Busy), "told at once");
     transaction.commit().await.unwrap();

@@ -1,7 +1,7 @@
 //! The parts of the inbox tests that differ on MariaDB.
 use std::time::Duration;
 
-use idempotent_core::{Claim, InFlight, Outcome, Store, StoreErrorKind};
+use idempotent_core::{Claim, ClaimHandle, InFlight, Outcome, Settled, Store, StoreErrorKind};
 use idempotent_harness::servers::MariaDbServer;
 use idempotent_sqlx::Inbox;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
@@ -10,12 +10,87 @@ use sqlx::{AssertSqlSafe, Executor as _, MySql};
 use super::commits::run;
 use super::fixture::Place;
 use super::world::{Own, Tx, World};
-use crate::inbox::{Failure, call, request};
+use crate::inbox::{Failure, call, key, request};
 
 pub(super) const EFFECTS: &str = "CREATE TABLE effects (name varchar(100) NOT NULL) ENGINE=InnoDB";
 pub(super) const INSERT: &str = "INSERT INTO effects(name) VALUES (?)";
 
-const RETAIN: Duration = Duration::from_secs(3600);
+/// Statements that end the transaction in which they are executed.
+pub(super) const ENDING: &[&str] = &[
+    "COMMIT",
+    "COMMIT AND CHAIN",
+    "ROLLBACK",
+    "ROLLBACK AND CHAIN",
+    "BEGIN",
+    "START TRANSACTION",
+    "COMMIT; BEGIN; SAVEPOINT idempotent_run",
+    "SET autocommit=0; SET autocommit=1",
+    "TRUNCATE TABLE effects_staging",
+    "ANALYZE TABLE effects_staging",
+    "CHECK TABLE effects_staging",
+    "OPTIMIZE TABLE effects_staging",
+    "REPAIR TABLE effects_staging",
+    "FLUSH TABLES",
+    "LOCK TABLES effects_staging WRITE",
+    "CREATE TABLE IF NOT EXISTS effects_staging (id int)",
+    "CREATE OR REPLACE TABLE effects_other (id int)",
+    "ALTER TABLE effects_staging COMMENT='x'",
+    "DROP TABLE IF EXISTS effects_none",
+    "RENAME TABLE effects_staging TO effects_moved, effects_moved TO effects_staging",
+    "CREATE INDEX IF NOT EXISTS by_id ON effects_staging (id)",
+    "DROP INDEX IF EXISTS by_id ON effects_staging",
+    "CREATE OR REPLACE VIEW effects_view AS SELECT 1",
+    "DROP VIEW IF EXISTS effects_view",
+    "CREATE OR REPLACE PROCEDURE effects_procedure() SELECT 1",
+    "DROP PROCEDURE IF EXISTS effects_procedure",
+    "CREATE OR REPLACE TRIGGER effects_trigger BEFORE DELETE ON effects_staging FOR EACH ROW SET @x = 1",
+    "DROP TRIGGER IF EXISTS effects_trigger",
+    "CREATE DATABASE IF NOT EXISTS test",
+    "DROP DATABASE IF EXISTS effects_none",
+    "CREATE OR REPLACE ROLE effects_role",
+    "GRANT SELECT ON effects_staging TO effects_role",
+    "DROP ROLE IF EXISTS effects_role",
+];
+/// Statements that leave the transaction as it is, although they look as if they ended it.
+pub(super) const LASTING: &[&str] = &[
+    "SELECT 1",
+    "SET autocommit=1",
+    "SAVEPOINT idempotent_run",
+    "SAVEPOINT idempotent_run; ROLLBACK TO SAVEPOINT idempotent_run; RELEASE SAVEPOINT idempotent_run",
+    "UNLOCK TABLES",
+    "CREATE OR REPLACE TEMPORARY TABLE effects_passing (id int)",
+    "DROP TEMPORARY TABLE IF EXISTS effects_passing",
+    "DELETE FROM effects_staging",
+];
+
+/// Statements that change a session, and whether its connection is used again.
+pub(super) const CHANGES: &[(&str, bool)] = &[
+    ("SELECT 1", true),
+    ("SET @@timestamp=1000", true),
+    ("SELECT get_lock('effects_lock',0)", true),
+    ("USE effects_tenant", false),
+    ("SET autocommit=0", false),
+    ("SET SESSION TRANSACTION READ ONLY", false),
+    ("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", false),
+    ("SET sql_mode=''", false),
+    ("SET time_zone='+03:00'", false),
+    ("SET foreign_key_checks=0", false),
+    ("SET completion_type=1", false),
+    ("SET NAMES latin1", false),
+];
+/// The settings and locks of a session.
+pub(super) const STATE: &str = "SELECT concat_ws('|',database(),@@autocommit,@@tx_read_only,@@tx_isolation,@@sql_mode,\
+    @@time_zone,@@foreign_key_checks,@@completion_type,@@character_set_client,is_free_lock('effects_lock'),now()>'2020-01-01')";
+
+/// Returns the statement that creates a database of a tenant.
+pub(super) fn tenant() -> String {
+    "CREATE DATABASE effects_tenant".to_owned()
+}
+
+/// Returns the number of the connection.
+pub(super) async fn connection_of(tx: &mut Tx) -> Option<i64> {
+    sqlx::query_scalar("SELECT CAST(connection_id() AS SIGNED)").fetch_one(&mut **tx).await.ok()
+}
 
 pub(super) fn begin(level: &str) -> String {
     // A statement that waited for a lock would wait forever.
@@ -74,7 +149,7 @@ async fn a_claim_sees_rows_committed_after_the_snapshot_of_its_transaction() {
         sqlx::query(AssertSqlSafe(looked)).execute(&mut *late).await.unwrap();
         let run = world.inbox.run(call("a"), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
         run.await.unwrap();
-        let claim = world.store.claim_in(&mut late, &request("a"), RETAIN).await.unwrap();
+        let claim = world.store.claim_in(&mut late, &request("a")).await.unwrap();
         assert!(matches!(claim, Claim::Consumed(_)), "{level}: {claim:?}");
         world.effect(&mut late, "b").await.unwrap();
         late.commit().await.unwrap();
@@ -93,7 +168,7 @@ async fn effect_and_record_are_one_with_the_statements_for_mysql_too() {
         for expected in [Outcome::Ran, Outcome::Replayed] {
             let run = inbox.run(call(&name), async |mut tx: Own| {
                 world.effect(&mut tx, &name).await?;
-                let busy = store.claim_in(&mut world.begin().await, &request("else"), RETAIN).await.unwrap();
+                let busy = store.claim_in(&mut world.begin().await, &request("else")).await.unwrap();
                 assert!(matches!(busy, Claim::Acquired(_)), "{busy:?}");
                 Ok::<_, Failure>(17)
             });
@@ -104,9 +179,13 @@ async fn effect_and_record_are_one_with_the_statements_for_mysql_too() {
     }
     // A claim that meets an open transaction is answered immediately, also within another transaction.
     let (mut first, mut second) = (world.begin().await, store_pool(&world).begin().await.unwrap());
-    assert!(matches!(store.claim_in(&mut first, &request("b"), RETAIN).await.unwrap(), Claim::Acquired(_)));
-    assert_eq!(store.claim_in(&mut second, &request("b"), RETAIN).await.unwrap(), Claim::InFlight(InFlight::Busy));
+    let claimed = request("b");
+    let claim = store.claim_in(&mut first, &claimed).await.unwrap();
+    let Claim::Acquired(grant) = claim else { panic!("{claim:?}") };
+    let held = ClaimHandle { key: key("b"), owner: claimed.owner, fencing: Some(grant.fencing), terms: None };
+    assert_eq!(store.claim_in(&mut second, &request("b")).await.unwrap(), Claim::InFlight(InFlight::Busy));
     second.commit().await.unwrap();
+    assert_eq!(store.complete_in(&mut first, &held, &crate::support::done(b"1")).await.unwrap(), Settled::Done);
     first.commit().await.unwrap();
     assert!(matches!(store.claim(&request("b")).await.unwrap(), Claim::Consumed(_)));
 }
@@ -122,14 +201,14 @@ async fn a_busy_key_is_the_end_of_the_transaction_where_the_server_is_set_so() {
     let store = idempotent_sqlx::MySqlStore::builder(server.url()).create(true).connect().await.unwrap();
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
     let mut first = pool.begin().await.unwrap();
-    assert!(matches!(store.claim_in(&mut first, &request("a"), RETAIN).await.unwrap(), Claim::Acquired(_)));
+    assert!(matches!(store.claim_in(&mut first, &request("a")).await.unwrap(), Claim::Acquired(_)));
     let mut second = pool.begin().await.unwrap();
-    let error = store.claim_in(&mut second, &request("a"), RETAIN).await.unwrap_err();
+    let error = store.claim_in(&mut second, &request("a")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::RolledBack, "{error}");
 }
 
 #[tokio::test]
-async fn a_run_costs_one_statement_more_than_its_transaction_and_two_with_a_value() {
+async fn a_run_costs_a_claim_and_a_completion_more_than_its_transaction() {
     let world = World::at(Place::new(), 1).await;
     let count = async || {
         let mut all = Vec::new();
@@ -140,17 +219,18 @@ async fn a_run_costs_one_statement_more_than_its_transaction_and_two_with_a_valu
         }
         all
     };
-    for updates in [0, 1] {
+    for value in [false, true] {
         let before = count().await;
-        let name = updates.to_string();
-        if updates == 0 {
+        let name = value.to_string();
+        if !value {
             run(&world, false, &name).await.0.unwrap();
         } else {
             let with_value = async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, &name).await.map(|()| 17)?);
             world.inbox.run(call(&name), with_value).await.unwrap();
         }
         let ran: Vec<_> = count().await.iter().zip(before).map(|(after, before)| after - before).collect();
-        // The claim and the effect; and the value, in the trip of the commit.
-        assert_eq!(ran, [2, updates, 0, 1, 1]);
+        // The claim and the effect; and in the trip of the commit the completion, the proof that it changed a row, and the look
+        // at the session.
+        assert_eq!(ran, [2, 1, 2, 1, 1]);
     }
 }

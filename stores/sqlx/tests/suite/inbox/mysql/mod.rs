@@ -4,6 +4,8 @@ mod backend;
 mod commits;
 #[path = "../common.rs"]
 mod common;
+#[path = "../ended.rs"]
+mod ended;
 #[path = "../fenced.rs"]
 mod fenced;
 #[path = "../server/hidden_commits.rs"]
@@ -16,6 +18,8 @@ mod killed;
 mod locks;
 #[path = "../server/steps.rs"]
 mod lost_steps;
+#[path = "../server/sessions.rs"]
+mod sessions;
 #[path = "../steps.rs"]
 mod steps;
 #[path = "../server/world.rs"]

@@ -15,7 +15,57 @@ pub(super) const EFFECTS: &str =
     "CREATE TABLE effects (name text NOT NULL, UNIQUE (name) DEFERRABLE INITIALLY DEFERRED)";
 pub(super) const INSERT: &str = "INSERT INTO effects(name) VALUES ($1)";
 
-const RETAIN: Duration = Duration::from_secs(3600);
+/// Statements that end the transaction in which they are executed.
+pub(super) const ENDING: &[&str] = &[
+    "COMMIT",
+    "END",
+    "COMMIT AND CHAIN",
+    "COMMIT; BEGIN; SAVEPOINT idempotent_run",
+    "ROLLBACK",
+    "ROLLBACK AND CHAIN",
+    "ROLLBACK; BEGIN; SET LOCAL idempotent.run = 'idempotent_run'",
+];
+/// Statements that leave the transaction as it is, although they end it on other databases.
+pub(super) const LASTING: &[&str] = &[
+    "SELECT 1",
+    "BEGIN",
+    "SAVEPOINT idempotent_run",
+    "SAVEPOINT x; ROLLBACK TO x; RELEASE x",
+    "TRUNCATE TABLE effects_staging",
+    "CREATE TABLE IF NOT EXISTS effects_staging (id int)",
+    "ALTER TABLE effects_staging ADD COLUMN IF NOT EXISTS other int",
+    "ANALYZE effects_staging",
+    "LOCK TABLE effects_staging",
+    "SET LOCAL lock_timeout = 1000",
+];
+
+/// Statements that change a session, and whether its connection is used again.
+pub(super) const CHANGES: &[(&str, bool)] = &[
+    ("SELECT 1", true),
+    ("SET LOCAL search_path TO effects_tenant, public", true),
+    ("SET LOCAL lock_timeout = 12345", true),
+    ("SELECT pg_advisory_lock(4711)", true),
+    ("SET search_path TO effects_tenant, public", false),
+    ("SET default_transaction_read_only = on", false),
+    ("SET default_transaction_isolation = 'serializable'", false),
+    ("SET statement_timeout = 12345", false),
+    ("SET TIME ZONE 'UTC+3'", false),
+];
+/// The settings and locks of a session.
+pub(super) const STATE: &str = "SELECT concat_ws('|',current_user,current_setting('search_path'),\
+    current_setting('default_transaction_read_only'),current_setting('transaction_isolation'),\
+    current_setting('statement_timeout'),current_setting('TimeZone'),\
+    (SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND pid=pg_backend_pid() AND objid=4711))";
+
+/// Returns the statement that creates a schema of a tenant.
+pub(super) fn tenant() -> String {
+    "CREATE SCHEMA effects_tenant".to_owned()
+}
+
+/// Returns the number of the connection.
+pub(super) async fn connection_of(tx: &mut Tx) -> Option<i64> {
+    sqlx::query_scalar("SELECT pg_backend_pid()::bigint").fetch_one(&mut **tx).await.ok()
+}
 
 pub(super) fn begin(level: &str) -> String {
     format!("BEGIN ISOLATION LEVEL {level}")
@@ -52,12 +102,12 @@ async fn a_claim_that_could_not_see_a_grant_asks_for_the_transaction_to_be_run_a
             .run(call("a"), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, "a").await?))
             .await
             .unwrap();
-        let error = world.store.claim_in(&mut late, &request("a"), RETAIN).await.unwrap_err();
+        let error = world.store.claim_in(&mut late, &request("a")).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::RolledBack, "{error}");
         assert!(error.to_string().contains("run the whole transaction again"), "{error}");
         late.rollback().await.unwrap();
         let mut again = pool.begin().await.unwrap();
-        let claim = world.store.claim_in(&mut again, &request("a"), RETAIN).await.unwrap();
+        let claim = world.store.claim_in(&mut again, &request("a")).await.unwrap();
         assert!(matches!(claim, Claim::Consumed(_)));
     }
 }

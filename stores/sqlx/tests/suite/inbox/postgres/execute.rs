@@ -122,7 +122,7 @@ async fn an_effect_that_ignores_the_claim_is_not_repeated() {
     }
     assert_eq!(world.effects("a").await, 1);
     let mut holder = world.pool.begin().await.unwrap();
-    world.store.claim_in(&mut holder, &request("b"), Duration::from_secs(60)).await.unwrap();
+    world.store.claim_in(&mut holder, &request("b")).await.unwrap();
     let busy = world.inbox.execute::<Failure>(call("b"), sqlx::query(world.sql(&ignores.replace("'a'", "'b'"))));
     assert!(matches!(busy.await, Err(Failure::Rejected(Rejection::InFlight { .. }))));
     assert_eq!(world.effects("b").await, 0);
@@ -132,7 +132,7 @@ async fn an_effect_that_ignores_the_claim_is_not_repeated() {
 async fn a_key_in_another_transaction_is_in_flight_and_has_no_effect() {
     let world = World::new().await;
     let mut holder = world.pool.begin().await.unwrap();
-    let claim = world.store.claim_in(&mut holder, &request("a"), Duration::from_secs(60)).await.unwrap();
+    let claim = world.store.claim_in(&mut holder, &request("a")).await.unwrap();
     assert!(matches!(claim, Claim::Acquired(_)));
     let (answer, _) = run(&world, "a").await;
     assert!(matches!(answer, Err(Failure::Rejected(Rejection::InFlight { .. }))), "{answer:?}");

@@ -4,6 +4,8 @@ mod backend;
 mod commits;
 #[path = "../common.rs"]
 mod common;
+#[path = "../ended.rs"]
+mod ended;
 mod execute;
 #[path = "../fenced.rs"]
 mod fenced;
@@ -18,6 +20,8 @@ mod locks;
 #[path = "../server/steps.rs"]
 mod lost_steps;
 mod refused;
+#[path = "../server/sessions.rs"]
+mod sessions;
 #[path = "../steps.rs"]
 mod steps;
 #[path = "../server/world.rs"]

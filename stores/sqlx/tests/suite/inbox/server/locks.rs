@@ -7,11 +7,9 @@ use tokio::sync::oneshot;
 
 use super::backend::begin;
 use super::fixture::Db;
-use super::world::{Own, World};
+use super::world::{Own, Tx, World};
 use crate::inbox::{Failure, call, key, request};
 use crate::support::done;
-
-const RETAIN: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_second_claim_is_busy_at_once_at_every_isolation_level_and_its_transaction_goes_on() {
@@ -20,21 +18,28 @@ async fn a_second_claim_is_busy_at_once_at_every_isolation_level_and_its_transac
         let pool = sqlx::Pool::<Db>::connect(&world.place.url).await.unwrap();
         let begin = || pool.begin_with(sqlx::AssertSqlSafe(begin(level)));
         let mut first = begin().await.unwrap();
-        let claim = world.store.claim_in(&mut first, &request("a"), RETAIN).await.unwrap();
-        assert!(matches!(claim, Claim::Acquired(_)));
+        let held = claimed(&world, &mut first, "a").await;
 
         // A claim that waited here would wait forever.
         let mut second = begin().await.unwrap();
-        let claim = world.store.claim_in(&mut second, &request("a"), RETAIN).await.unwrap();
+        let claim = world.store.claim_in(&mut second, &request("a")).await.unwrap();
         assert_eq!(claim, Claim::InFlight(InFlight::Busy), "{level}");
         world.effect(&mut second, "b").await.unwrap();
         second.commit().await.unwrap();
         assert_eq!(world.effects("b").await, 1);
         // By a lease, too.
         assert_eq!(world.store.claim(&request("a")).await.unwrap(), Claim::InFlight(InFlight::Busy));
+        assert_eq!(world.store.complete_in(&mut first, &held, &done(b"1")).await.unwrap(), Settled::Done);
         first.commit().await.unwrap();
         assert!(matches!(world.store.claim(&request("a")).await.unwrap(), Claim::Consumed(_)));
     }
+}
+
+async fn claimed(world: &World, tx: &mut Tx, name: &str) -> ClaimHandle {
+    let request = request(name);
+    let claim = world.store.claim_in(tx, &request).await.unwrap();
+    let Claim::Acquired(grant) = claim else { panic!("{claim:?}") };
+    ClaimHandle { key: key(name), owner: request.owner, fencing: Some(grant.fencing), terms: None }
 }
 
 #[tokio::test]
@@ -43,7 +48,7 @@ async fn a_savepoint_that_is_rolled_back_lets_go_of_the_key() {
     let pool = sqlx::Pool::<Db>::connect(&world.place.url).await.unwrap();
     let mut outer = pool.begin().await.unwrap();
     let mut inner = sqlx::Acquire::begin(&mut *outer).await.unwrap();
-    let claim = world.store.claim_in(&mut inner, &request("a"), RETAIN).await.unwrap();
+    let claim = world.store.claim_in(&mut inner, &request("a")).await.unwrap();
     assert!(matches!(claim, Claim::Acquired(_)));
     inner.rollback().await.unwrap();
     assert!(matches!(world.store.claim(&request("a")).await.unwrap(), Claim::Acquired(_)));

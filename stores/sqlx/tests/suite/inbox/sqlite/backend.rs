@@ -9,6 +9,65 @@ use super::steps;
 use super::world::{Own, Tx, World};
 use crate::inbox::{Failure, call, released};
 
+/// Statements that end the transaction in which they are executed.
+pub(super) const ENDING: &[&str] = &[
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "COMMIT; BEGIN IMMEDIATE",
+    "COMMIT; BEGIN; SAVEPOINT idempotent_run",
+    "ROLLBACK; SAVEPOINT idempotent_run",
+];
+/// Statements that leave the transaction as it is, although they end it on other databases.
+pub(super) const LASTING: &[&str] = &[
+    "SELECT 1",
+    "SAVEPOINT idempotent_run",
+    "SAVEPOINT x; ROLLBACK TO x; RELEASE x",
+    "CREATE TABLE IF NOT EXISTS effects_staging (id int)",
+    "DELETE FROM effects_staging",
+    "ANALYZE effects_staging",
+];
+
+/// Returns `None`: connections of SQLite have no numbers.
+pub(super) async fn connection_of(_: &mut Tx) -> Option<i64> {
+    None
+}
+
+#[tokio::test]
+async fn no_setting_of_a_handler_stays_with_the_connection() {
+    let world = World::new().await;
+    let state = async |tx: &mut Tx| {
+        let settings =
+            "SELECT (SELECT count(*) FROM pragma_database_list) || (SELECT query_only FROM pragma_query_only)
+            || (SELECT recursive_triggers FROM pragma_recursive_triggers)";
+        sqlx::query_scalar::<_, String>(settings).fetch_one(&mut **tx).await.unwrap()
+    };
+    let fresh =
+        world.inbox.run(call("fresh"), async |mut tx: Own| Ok::<_, Failure>(state(&mut tx).await)).await.unwrap();
+    for (nth, change) in
+        ["PRAGMA recursive_triggers=1", "ATTACH ':memory:' AS tenant", "PRAGMA query_only=1"].iter().enumerate()
+    {
+        for fails in [true, false] {
+            let name = format!("{nth}{fails}");
+            let run = world.inbox.run(call(&name), async |mut tx: Own| {
+                world.effect(&mut tx, &name).await?;
+                sqlx::raw_sql(*change).execute(&mut **tx).await?;
+                if fails { Err(Failure::Own("no stock")) } else { Ok(17) }
+            });
+            let (answer, outcome) = Outcome::capture(run).await;
+            // A connection that only reads cannot complete the record: nothing is committed.
+            let commits = !fails && *change != "PRAGMA query_only=1";
+            assert_eq!(outcome == Some(Outcome::Ran), commits, "{change}: {answer:?}");
+            assert_eq!(world.effects(&name).await, i64::from(commits), "{change}");
+            let next = world.inbox.run(call(&format!("{name} next")), async |mut tx: Own| {
+                assert_eq!(state(&mut tx).await, fresh, "{change}");
+                Ok::<_, Failure>(())
+            });
+            next.await.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_duplicate_of_what_is_done_waits_for_nobodys_transaction() {
     let world = World::new().await;

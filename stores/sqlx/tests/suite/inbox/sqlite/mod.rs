@@ -3,6 +3,8 @@ mod attempts;
 mod backend;
 #[path = "../common.rs"]
 mod common;
+#[path = "../ended.rs"]
+mod ended;
 #[path = "../fenced.rs"]
 mod fenced;
 #[path = "../killed.rs"]
