@@ -26,7 +26,8 @@ cargo xtask COMMAND
 
 While you work
   test --quick      the tests that need no server, in less than three minutes once built
-  test              everything a change has to pass; ends with `xtask test: N passed, M failed`
+  test              the tests of every other part than those of `test clients` and `test rocketmq`; ends with
+                    `xtask test: N passed, M failed`
     -- FILTER       only tests with this in their name
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
@@ -41,7 +42,7 @@ While you work
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 More tests
-  test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
+  test extras       the tests in a module named `extras`: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
   test clients      lints, docs and tests of the Kafka and SQS adapters and of the DynamoDB store, whose clients take
                     minutes to build. `test kafka`, `test sqs` and `test dynamodb` run one of them, and also check the

@@ -115,6 +115,9 @@ pub(crate) fn all(options: &Options) -> Done {
     tally.tell(options.timings);
     println!("xtask test: run in {} s; left to `cargo xtask test extras`:", start.elapsed().as_secs());
     left.iter().for_each(|line| println!("  {line}"));
+    println!(
+        "xtask test: Kafka, SQS and DynamoDB are left to `cargo xtask test clients`, RocketMQ to `cargo xtask test rocketmq`"
+    );
     if options.filter.is_empty() && !options.quick {
         measured.end("test")?;
     }
