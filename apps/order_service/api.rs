@@ -75,7 +75,7 @@ pub(crate) async fn serve(arguments: ServeArguments) -> anyhow::Result<()> {
             axum::serve(listener, app).with_graceful_shutdown(stopped).await
         })
         .await;
-    tracing::info!(drained = ?served.drained, "stopped");
+    tracing::info!(finished = served.drained.finished, abandoned = served.drained.abandoned, "stopped");
     served.output.transpose()?;
     Ok(())
 }

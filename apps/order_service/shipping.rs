@@ -48,9 +48,9 @@ pub(crate) async fn work(arguments: WorkArguments) -> anyhow::Result<()> {
         .build(handler)?;
     let collector = MetricsCollector::new().executor("ship", &executor).consumer(QUEUE, consumer.counters());
     health::start(arguments.listen, health::routes(stop.clone(), metrics), collector).await?;
-    let counts = consumer.run(stop.requested()).await?;
+    consumer.run(stop.requested()).await?;
     let drained = executor.drain(arguments.drain).await;
-    tracing::info!(?counts, ?drained, "stopped");
+    tracing::info!(finished = drained.finished, abandoned = drained.abandoned, "stopped");
     Ok(())
 }
 
@@ -69,7 +69,6 @@ pub(crate) async fn relay(arguments: RelayArguments) -> anyhow::Result<()> {
     let collector = MetricsCollector::new().relay("orders", relay.counters()).outbox("orders", &outbox);
     health::start(arguments.listen, health::routes(stop.clone(), metrics), collector).await?;
     relay.run(stop.requested()).await;
-    tracing::info!(counts = ?relay.counts(), "stopped");
     Ok(())
 }
 

@@ -9,8 +9,10 @@ mod sending;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 
 pub use self::dispatch::{AlertCounts, AlertSetupError, Alerts, AlertsBuilder};
 pub use self::observer::AlertObserver;
@@ -225,6 +227,12 @@ pub trait AlertSender: fmt::Debug + Send + Sync + 'static {
     async fn send(&self, alert: &Alert) -> Result<(), AlertError>;
 }
 
+/// Sends an alert by a sender of the user. A panic is an error.
+pub async fn send_guarded(sender: &dyn AlertSender, alert: &Alert) -> Result<(), AlertError> {
+    let sending = AssertUnwindSafe(async { sender.send(alert).await }).catch_unwind();
+    sending.await.unwrap_or_else(|_| Err(AlertError::new("the sender panicked")))
+}
+
 /// An error of an [`AlertSender`]. Its text goes to the log: it must contain no secret.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the alert was not sent: {reason}")]
@@ -265,9 +273,11 @@ impl AlertSender for AlertLog {
     async fn send(&self, alert: &Alert) -> Result<(), AlertError> {
         let (kind, scope, source, cause) = (alert.kind.name(), &*alert.scope, alert.source.as_deref(), alert.cause);
         let (count, remedy) = (alert.count, alert.kind.remedy());
-        let given_up = alert.given_up.map(tracing::field::debug);
         let detail = alert.detail().filter(|_| self.details);
-        tracing::error!(target: "idempotent", kind, scope, source, cause, count, given_up, detail, "alert: {remedy}");
+        let given_up = alert.given_up.as_ref();
+        let (seq, sends) = (given_up.map(|message| message.seq), given_up.map(|message| message.sends));
+        let holds_back = given_up.filter(|message| message.holds_back).map(|_| true);
+        tracing::error!(target: "idempotent", kind, scope, source, cause, count, seq, sends, holds_back, detail, "alert: {remedy}");
         Ok(())
     }
 }

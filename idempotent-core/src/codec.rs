@@ -2,6 +2,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::panic_guard::catch_panic;
 use crate::{CodecError, Fingerprint};
 
 /// Encodes and decodes results of type `T`.
@@ -46,6 +47,18 @@ pub trait Codec<T> {
     /// again.
     fn decode(bytes: Option<&[u8]>) -> Result<T, CodecError>;
 }
+
+/// Encodes a value. A codec that panics returns an error.
+pub(crate) fn encode<C: Codec<T>, T>(value: &T) -> Result<Option<Vec<u8>>, CodecError> {
+    catch_panic("codec", || C::encode(value)).unwrap_or_else(|| Err(CodecError::encode::<T>(PANICKED)))
+}
+
+/// Decodes the bytes of a value. A codec that panics returns an error.
+pub(crate) fn decode<C: Codec<T>, T>(bytes: Option<&[u8]>) -> Result<T, CodecError> {
+    catch_panic("codec", || C::decode(bytes)).unwrap_or_else(|| Err(CodecError::decode::<T>(PANICKED)))
+}
+
+const PANICKED: &str = "the codec panicked";
 
 /// The default codec: JSON by serde.
 ///

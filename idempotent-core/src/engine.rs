@@ -25,8 +25,9 @@ use self::policies::PolicyTable;
 use self::waiting::MAX_WAITERS;
 use crate::backoff::delay;
 use crate::clock::pause;
+use crate::entropy::GuardedEntropy;
 use crate::lease::{LeaseRenewer, renewal_thread};
-use crate::observe::Counters;
+use crate::observe::{Counters, GuardedObserver};
 use crate::policy::ResolvedPolicy;
 use crate::waiters::Waiters;
 use crate::{
@@ -42,9 +43,7 @@ pub(crate) struct Engine {
     pub(crate) duplicate_messages: Option<DuplicateMessages>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) observer: Arc<dyn Observer>,
-    /// True if the observer wants the events that need a clock reading.
-    pub(crate) is_timed: bool,
+    pub(crate) observer: Arc<GuardedObserver>,
     pub(crate) counters: Counters,
     pub(crate) renewer: Arc<LeaseRenewer>,
     pub(crate) waiters: Arc<Waiters>,
@@ -89,6 +88,7 @@ impl Engine {
         entropy: Arc<dyn Entropy>,
         observer: Arc<dyn Observer>,
     ) -> Self {
+        let observer = GuardedObserver::new(observer);
         let renewer = LeaseRenewer::new(store.clone(), clock.clone(), observer.clone());
         let deadlines = Deadlines::new(clock.clone());
         Self {
@@ -97,8 +97,7 @@ impl Engine {
             policies: PolicyTable::new(policies),
             duplicate_messages,
             clock,
-            entropy,
-            is_timed: observer.wants_timing(),
+            entropy: Arc::new(GuardedEntropy(entropy)),
             observer,
             counters: Counters::default(),
             renewer,

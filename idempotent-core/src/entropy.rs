@@ -1,6 +1,9 @@
 //! Sources of randomness for owner tokens and jitter.
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
+
+use crate::panic_guard::catch_panic;
 
 /// Supplies random bits to an [`Executor`](crate::Executor).
 ///
@@ -17,6 +20,17 @@ pub trait Entropy: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no randomness for an owner token: {0}")]
 pub struct EntropyError(pub String);
+
+/// A source whose panics count as missing randomness.
+#[derive(Debug)]
+pub(crate) struct GuardedEntropy(pub(crate) Arc<dyn Entropy>);
+
+impl Entropy for GuardedEntropy {
+    fn bits(&self) -> Result<u128, EntropyError> {
+        let bits = catch_panic("entropy", || self.0.bits());
+        bits.unwrap_or_else(|| Err(EntropyError("the source of randomness panicked".to_owned())))
+    }
+}
 
 /// The random generator of the operating system.
 ///

@@ -5,6 +5,7 @@ mod claim_admission;
 mod delivery;
 mod detached;
 mod handler;
+pub mod returns;
 mod scope;
 mod shutdown;
 mod site;

@@ -29,6 +29,7 @@ mod lease;
 mod observe;
 mod ordering;
 mod outcome;
+mod panic_guard;
 mod policy;
 pub mod protocol;
 #[cfg(test)]
@@ -102,13 +103,15 @@ pub mod __private {
     pub use std::time::Duration;
     pub use std::vec::Vec;
 
+    pub use crate::alert::send_guarded;
     #[cfg(feature = "test-hooks")]
     pub use crate::executor::renew_until_dropped;
-    pub use crate::executor::{Begun, Site, executor, within};
+    pub use crate::executor::{Begun, Site, executor, returns, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::{CallerName, scope_of};
     pub use crate::key_strategy::derive;
     pub use crate::observe::{trace, warn_without_subscriber};
+    pub use crate::panic_guard::{HookGuard, catch_panic};
     pub use crate::run::{run, run_batch};
     pub use crate::*;
 

@@ -1,13 +1,16 @@
 //! Events of runs, for logs, spans and metrics.
 mod counts;
+mod guarded;
 mod subscriber;
 mod tracing;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 pub(crate) use self::counts::Counters;
 pub use self::counts::ExecutorCounts;
+pub(crate) use self::guarded::GuardedObserver;
 pub use self::subscriber::warn_without_subscriber;
 pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
@@ -17,6 +20,8 @@ use crate::{BrokenOrder, FencingToken, Key, Outcome, Scene, StoreError};
 ///
 /// Most events are reported in the run's task, and events of a lease on the thread that renews all leases. An observer
 /// must be fast and must not block.
+///
+/// A panic of an observer is caught. The first one is logged, and the run goes on.
 ///
 /// A pair of observers is an observer that calls both, so `(Tracing, Mine)` extends the default one.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
@@ -37,8 +42,10 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
-        self.0.on(run, event);
+        // A panic of one observer must not hide the event from the other.
+        let first = catch_unwind(AssertUnwindSafe(|| self.0.on(run, event)));
         self.1.on(run, event);
+        first.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     fn wants_timing(&self) -> bool {

@@ -40,7 +40,7 @@ use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, Executor, Handler, Withdrawal};
-use crate::{Codec, Outcome, Rejection, ReplyStrategy};
+use crate::{Codec, Outcome, Rejection, ReplyStrategy, codec};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
@@ -199,7 +199,7 @@ where
         let rest = match claimed.await {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
             Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
-            Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
+            Err(NotAcquired::Replay(value)) => match codec::decode::<C, _>(value.as_deref()) {
                 Ok(value) => {
                     report.end(Outcome::Replayed);
                     return P::replayed(value);

@@ -29,13 +29,14 @@ use std::time::Duration;
 use idempotent_core::{Key, Timer};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tracing::{Instrument, error, info};
+use tracing::{Instrument, error};
 
 pub use self::builder::ConsumerBuilder;
 pub use self::counts::{ConsumerCounters, ConsumerCounts};
 pub use self::gauges::ConsumerGauges;
 use self::intake::{Intake, IntakeEvent};
 use self::message_log::without_run;
+use self::observer::GuardedObserver;
 pub use self::observer::{DeliveryObserver, SettledDelivery, StartedDelivery};
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
@@ -48,7 +49,7 @@ use crate::consumer::node_breakers::NodeBreakers;
 use crate::consumer::postponed_retries::PostponedRetries;
 use crate::consumer::store_breaker::StoreBreaker;
 use crate::handler::{HandlerRun, PreparedRun};
-use crate::{Source, SourceError};
+use crate::{Source, SourceError, SourceErrorKind};
 
 /// A consumer that receives deliveries from a [`Source`], runs a handler for each that is not a duplicate, and settles each by
 /// the outcome of its run. The [crate's docs](crate) have an example.
@@ -101,7 +102,7 @@ impl<S: Source> Consumer<S> {
             log: parts.log,
             logged_as: parts.logged_as,
             alerts: parts.alerts,
-            observer: parts.observer,
+            observer: parts.observer.map(GuardedObserver::new),
         };
         let (concurrency, prefetch, grace) = (parts.concurrency, parts.prefetch, parts.grace);
         Self { shared: Arc::new(shared), source, probe, concurrency, prefetch, grace }
@@ -152,6 +153,7 @@ impl<S: Source> Consumer<S> {
             shared: shared.clone(),
             told: Some(told),
             lanes,
+            services,
             workers: JoinSet::new(),
             running: HashMap::new(),
             concurrency,
@@ -159,7 +161,7 @@ impl<S: Source> Consumer<S> {
         };
         let broken = dispatcher.run(stop, grace).await;
         let counts = shared.counters.counts();
-        info!(target: "idempotent", group = &*shared.context.group, ?counts, "consumer stopped");
+        counts.log(&shared.context.group);
         broken.map_or(Ok(counts), Err)
     }
 }
@@ -185,6 +187,8 @@ struct Dispatcher<Tag> {
     /// The events of the intake, or `None` once it has ended.
     told: Option<mpsc::UnboundedReceiver<IntakeEvent<Tag>>>,
     lanes: Lanes<QueuedJob<Tag>>,
+    /// The intake and the other tasks that run as long as the consumer.
+    services: JoinSet<()>,
     workers: JoinSet<WorkerResult>,
     /// The workers that run a handler, with their lanes.
     running: HashMap<Id, Option<u128>>,
@@ -197,6 +201,7 @@ enum DispatcherEvent<Tag> {
     Stop,
     GraceOver,
     WorkerEnded(Result<(Id, WorkerResult), JoinError>),
+    ServiceEnded(Result<(), JoinError>),
     Intake(Option<IntakeEvent<Tag>>),
 }
 
@@ -221,6 +226,7 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                 () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
                 () = due(&mut timer) => DispatcherEvent::GraceOver,
                 Some(worked) = self.workers.join_next_with_id() => DispatcherEvent::WorkerEnded(worked),
+                Some(ended) = self.services.join_next() => DispatcherEvent::ServiceEnded(ended),
                 news = told(&mut self.told) => DispatcherEvent::Intake(news),
             };
             match next {
@@ -232,23 +238,26 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                 }
                 DispatcherEvent::WorkerEnded(worked) => {
                     if let Some(refused) = self.worked(worked) {
-                        self.broken.get_or_insert(refused);
-                        if timer.is_none() {
-                            timer = Some(self.drain(grace));
-                        }
+                        self.breaks(refused, &mut timer, grace);
                     }
                 }
+                // Without its intake, the consumer would wait for ever.
+                DispatcherEvent::ServiceEnded(Err(panicked)) => {
+                    let context =
+                        "the source, its settler or the message log panicked; repair it, and start the consumer again";
+                    self.breaks(
+                        SourceError::new(SourceErrorKind::Fatal, context).with_cause(panicked),
+                        &mut timer,
+                        grace,
+                    );
+                }
+                DispatcherEvent::ServiceEnded(Ok(())) => {}
                 DispatcherEvent::Intake(Some(IntakeEvent::Delivery(job))) => self.take(job),
                 DispatcherEvent::Intake(Some(IntakeEvent::Revoked)) => {
                     let revoked = self.lanes.take(|waiting| waiting.job.held.is_revoked());
                     revoked.into_iter().for_each(|waiting| waiting.job.end(DeliveryEnd::Revoked));
                 }
-                DispatcherEvent::Intake(Some(IntakeEvent::Failed(broken))) => {
-                    self.broken = Some(broken);
-                    if timer.is_none() {
-                        timer = Some(self.drain(grace));
-                    }
-                }
+                DispatcherEvent::Intake(Some(IntakeEvent::Failed(broken))) => self.breaks(broken, &mut timer, grace),
                 DispatcherEvent::Intake(None) => self.told = None,
             }
         }
@@ -256,6 +265,14 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
 
     fn sleep(&self, time: Duration) -> Timer {
         self.shared.clock().sleep_until(self.shared.clock().now() + time)
+    }
+
+    /// Drains because of an error. The first error is the one that the consumer returns.
+    fn breaks(&mut self, error: SourceError, timer: &mut Option<Timer>, grace: Duration) {
+        self.broken.get_or_insert(error);
+        if timer.is_none() {
+            *timer = Some(self.drain(grace));
+        }
     }
 
     /// Stops the intake, and gives waiting deliveries back.

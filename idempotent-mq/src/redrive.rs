@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_core::__private::catch_panic;
 use idempotent_core::{FencingToken, Key, Settled, Store};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
@@ -139,7 +140,8 @@ impl Redrive {
         self
     }
 
-    /// Sets a selection of letters. The others stay among the dead letters and do not count towards the limit.
+    /// Sets a selection of letters. The others stay among the dead letters and do not count towards the limit. If the function panics, the
+    /// letter is not selected.
     ///
     /// # Default
     /// All letters
@@ -176,7 +178,7 @@ impl Redrive {
         self
     }
 
-    /// Adds a function that ends the redrive before its next letter once the function returns true.
+    /// Adds a function that ends the redrive before its next letter once the function returns true, or panics.
     ///
     /// # Default
     /// The redrive ends after its last letter
@@ -185,7 +187,7 @@ impl Redrive {
         self
     }
 
-    /// Sets a function that observes the result of each selected letter.
+    /// Sets a function that observes the result of each selected letter. A panic of the function is logged, and the redrive goes on.
     ///
     /// # Default
     /// None
@@ -223,7 +225,8 @@ impl Redrive {
                 summary.unread = there - read;
                 break;
             };
-            if self.select.as_ref().is_some_and(|select| !select(&letter)) {
+            let selects = |select: &Arc<Select>| catch_panic("Redrive::only", || select(&letter)).unwrap_or_default();
+            if self.select.as_ref().is_some_and(|select| !selects(select)) {
                 summary.skipped += 1;
                 continue;
             }
@@ -250,7 +253,7 @@ impl Redrive {
                 (Err(error), ..) => RedriveResult::Failed(error),
             };
             if let Some(observe) = &self.observer {
-                observe(&RedriveStep { letter: &letter, key, result });
+                catch_panic("Redrive::on_each", || observe(&RedriveStep { letter: &letter, key, result }));
             }
             let count = match (done, self.discards) {
                 (Err(refused), _) if refused.kind() == SourceErrorKind::Refused => {
@@ -269,7 +272,7 @@ impl Redrive {
     }
 
     fn stops(&self) -> bool {
-        self.stops.iter().any(|stop| stop())
+        self.stops.iter().any(|stop| catch_panic("Redrive::stop_if", || stop()).unwrap_or(true))
     }
 
     /// Lets the key of a letter go, if the redrive has a store, and puts the letter back.

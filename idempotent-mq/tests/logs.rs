@@ -110,6 +110,13 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     world.clock.advance(secs(60)).await;
     assert!(process.task.is_finished());
 
+    // Field by field, without what is zero or absent.
+    let log = listener.0.lock().unwrap().clone();
+    let line = |text: &str| log.lines().find(|line| line.contains(text)).unwrap().to_owned();
+    let (dead, stopped) = (line("dead letter"), line("consumer stopped"));
+    assert!(dead.contains(" source=\"orders\"") && !dead.contains("Position") && !dead.contains("None"), "{dead}");
+    assert!(stopped.contains(" received=") && !stopped.contains("=0") && !stopped.contains("Counts"), "{stopped}");
+
     // The consumer logs once about a handler without the attribute, and not about a handler that is declared
     // unprotected.
     let world = World::new();

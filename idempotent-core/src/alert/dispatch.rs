@@ -131,8 +131,8 @@ impl Alerts {
     }
 }
 
-/// Raises the alert and waits until it is sent. An alert that is suppressed is not waited for. Fails if the alert is dropped, or a
-/// sender has not accepted it after all tries.
+/// Raises the alert and waits until it is sent. An alert that is suppressed, or that the rate limit holds back, is not waited for. Fails
+/// if the alert is dropped, or a sender has not accepted it after all tries.
 #[async_trait]
 impl AlertSender for Alerts {
     async fn send(&self, alert: &Alert) -> Result<(), AlertError> {

@@ -63,9 +63,11 @@ impl Groups {
         Self { limits, open: HashMap::new(), sent: VecDeque::new() }
     }
 
-    /// Adds an alert. `waiting` gets whether it was accepted once it is sent, and is dropped if nothing is sent for it soon.
+    /// Adds an alert. `waiting` gets whether it was accepted once it is sent, and is dropped if the limits hold the alert back.
     pub(super) fn add(&mut self, alert: Alert, waiting: Option<oneshot::Sender<bool>>, now: Instant) -> Added {
         let name = (alert.kind, alert.scope.clone(), alert.source.clone(), alert.cause);
+        let rests_until = self.rests_until();
+        let not_held_back = |due| rests_until.is_none_or(|until| due >= until);
         let Some(group) = self.open.get_mut(&name) else {
             if self.open.len() >= self.limits.groups {
                 self.close_quiet(now);
@@ -74,7 +76,7 @@ impl Groups {
                 return Added::Dropped;
             }
             let due = now + self.limits.gather;
-            let waiting = waiting.into_iter().collect();
+            let waiting = waiting.filter(|_| not_held_back(due)).into_iter().collect();
             self.open.insert(name, Group { unsent: Some(alert), due, waiting, is_new: true });
             return Added::New;
         };
@@ -87,7 +89,7 @@ impl Groups {
         }
         match group.is_new {
             true => {
-                group.waiting.extend(waiting);
+                group.waiting.extend(waiting.filter(|_| not_held_back(group.due)));
                 Added::Joined
             }
             false => Added::Suppressed,
@@ -97,7 +99,10 @@ impl Groups {
     /// Takes an alert that may be sent now.
     pub(super) fn take(&mut self, now: Instant) -> Option<Due> {
         self.close_quiet(now);
-        if self.rests_until().is_some() {
+        if let Some(until) = self.rests_until() {
+            // The limit may hold these alerts back for a window: no caller waits for that.
+            let held_back = self.open.values_mut().filter(|group| group.due < until);
+            held_back.for_each(|group| group.waiting.clear());
             return None;
         }
         let first = self.open.iter().filter(|(_, group)| group.unsent.is_some() && group.due <= now);
@@ -144,6 +149,8 @@ impl Groups {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
     use super::*;
     use crate::{Clock, SystemClock, Timestamp};
 
@@ -198,6 +205,27 @@ mod tests {
         assert!(groups.take(now).is_some() && groups.take(now).is_some() && groups.take(now).is_none());
         assert_eq!(groups.next(), Some(now + WINDOW));
         assert!(groups.take(now + WINDOW).is_some());
+    }
+
+    #[test]
+    fn no_caller_waits_for_an_alert_that_the_rate_holds_back() {
+        let (mut groups, start) = groups(1, 10);
+        let add = |groups: &mut Groups, scope, at| {
+            let (sender, receiver) = oneshot::channel();
+            groups.add(alert(scope, 1), Some(sender), at);
+            receiver
+        };
+        let is_dropped = |waiting: &mut oneshot::Receiver<bool>| waiting.try_recv() == Err(TryRecvError::Closed);
+        let (mut first, mut second) = (add(&mut groups, "a", start), add(&mut groups, "b", start + GATHER / 2));
+        let sent = groups.take(start + GATHER).unwrap();
+        assert!(groups.take(start + GATHER).is_none() && !is_dropped(&mut first) && is_dropped(&mut second));
+        // One that comes later, and one that joins a group.
+        let mut third = add(&mut groups, "c", start + GATHER);
+        let mut fourth = add(&mut groups, "c", start + GATHER);
+        assert!(is_dropped(&mut third) && is_dropped(&mut fourth));
+        // All of them are sent once the limit allows it.
+        let rest = [1, 2].map(|window| groups.take(start + GATHER + WINDOW * window).unwrap().alert.count);
+        assert_eq!((sent.alert.count, rest), (1, [1, 2]));
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! The task that sends alerts.
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use super::dispatch::Shared;
 use super::groups::Due;
-use super::{Alert, AlertError, AlertSender};
+use super::{Alert, AlertError, AlertSender, send_guarded};
 use crate::clock::{before, pause};
+use crate::panic_guard::catch_panic;
 
 /// A sender that does not answer in this time has failed.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -105,21 +104,18 @@ impl Shared {
         loop {
             let Err(error) = self.attempt(sender, alert).await else { return true };
             let kind = alert.kind.name();
+            let sender = catch_panic("alert sender", || format!("{sender:?}"));
             let Some(rest) = pauses.next() else {
-                tracing::error!(target: "idempotent", kind, %error, ?sender, "an alert is lost: its sender failed every time");
+                tracing::error!(target: "idempotent", kind, %error, sender, "an alert is lost: its sender failed every time");
                 return false;
             };
-            tracing::warn!(target: "idempotent", kind, %error, ?sender, "an alert was not sent, and is tried again");
+            tracing::warn!(target: "idempotent", kind, %error, sender, "an alert was not sent, and is tried again");
             pause(&*self.clock, *rest).await;
         }
     }
 
     async fn attempt(&self, sender: &dyn AlertSender, alert: &Alert) -> Result<(), AlertError> {
-        let sending = AssertUnwindSafe(async { sender.send(alert).await }).catch_unwind();
-        match before(&*self.clock, self.clock.now() + ANSWER, sending).await {
-            Some(Ok(sent)) => sent,
-            Some(Err(_)) => Err(AlertError::new("the sender panicked")),
-            None => Err(AlertError::new("no answer within 10 s")),
-        }
+        let sent = before(&*self.clock, self.clock.now() + ANSWER, send_guarded(sender, alert)).await;
+        sent.unwrap_or_else(|| Err(AlertError::new("no answer within 10 s")))
     }
 }

@@ -1,4 +1,5 @@
 //! A handler, and the classification rules of its answers.
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -12,6 +13,7 @@ pub struct Handler<P: ReplyStrategy<R>, C, R, F> {
     run: F,
     pub(crate) failed_if: fn(&P::Value) -> bool,
     pub(crate) permanent: fn(&P::Failure) -> bool,
+    describe: Option<fn(&P::Failure) -> String>,
     reject: fn(Rejection) -> P::Output<R>,
     codec: PhantomData<fn() -> C>,
 }
@@ -33,7 +35,7 @@ impl<P: ReplyStrategy<R>, C, R, F> Handler<P, C, R, F> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        Self { run, failed_if: |_| false, permanent: |_| false, reject, codec: PhantomData }
+        Self { run, failed_if: |_| false, permanent: |_| false, describe: None, reject, codec: PhantomData }
     }
 
     /// Creates a handler of many items for [`Executor::run_batch`](super::Executor::run_batch). The handler returns one
@@ -53,7 +55,7 @@ impl<P: ReplyStrategy<R>, C, R, F> Handler<P, C, R, F> {
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
     {
-        Self { run, failed_if: |_| false, permanent: |_| false, reject, codec: PhantomData }
+        Self { run, failed_if: |_| false, permanent: |_| false, describe: None, reject, codec: PhantomData }
     }
 
     /// Sets the rule for values that mean "not done". Such a value is returned but not stored, and the key is released.
@@ -68,10 +70,25 @@ impl<P: ReplyStrategy<R>, C, R, F> Handler<P, C, R, F> {
         self
     }
 
+    /// Sets the text that is recorded for a failure, shown to operators and to duplicates of a failed or dead key, and stored in a dead
+    /// letter. It must contain no secret and nothing of a payload that may not be stored.
+    ///
+    /// # Default
+    /// The [text](ReplyStrategy::describe) of the reply strategy: the name of the failure's type
+    pub fn describe(mut self, describe: fn(&P::Failure) -> String) -> Self {
+        self.describe = Some(describe);
+        self
+    }
+
+    /// Returns the text of a failure.
+    pub(crate) fn description(&self, failure: &P::Failure) -> Cow<'static, str> {
+        self.describe.map_or_else(|| P::describe(failure), |describe| describe(failure).into())
+    }
+
     /// Splits the handler into its closure and its rules.
     pub(crate) fn take(self) -> (F, Handler<P, C, R, ()>) {
-        let Self { run, failed_if, permanent, reject, codec } = self;
-        (run, Handler { run: (), failed_if, permanent, reject, codec })
+        let Self { run, failed_if, permanent, describe, reject, codec } = self;
+        (run, Handler { run: (), failed_if, permanent, describe, reject, codec })
     }
 
     pub(crate) fn reject(&self, rejection: Rejection) -> P::Output<R> {

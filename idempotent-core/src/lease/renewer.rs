@@ -13,8 +13,8 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use self::driver::Driver;
 use super::renewal_thread;
-use crate::observe::RunInfo;
-use crate::{Clock, Event, Lease, Observer, Store};
+use crate::observe::{GuardedObserver, RunInfo};
+use crate::{Clock, Event, Lease, Store};
 
 /// The active leases of an executor, and the next renewal of each.
 ///
@@ -25,9 +25,7 @@ use crate::{Clock, Event, Lease, Observer, Store};
 pub(crate) struct LeaseRenewer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
-    /// True if the observer wants the events that need a clock reading.
-    is_timed: bool,
+    observer: Arc<GuardedObserver>,
     table: Mutex<RenewalTable>,
     wake_driver: Notify,
     /// A store with connections that no handler's runtime serves, opened on demand.
@@ -62,11 +60,10 @@ struct RenewalEntry {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl LeaseRenewer {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, observer: Arc<GuardedObserver>) -> Arc<Self> {
         Arc::new(Self {
             store,
             clock,
-            is_timed: observer.wants_timing(),
             observer,
             table: Mutex::default(),
             wake_driver: Notify::new(),
@@ -224,7 +221,11 @@ impl LeaseRenewer {
 
     fn notify(&self, lease: &Lease, event: &Event<'_>) {
         let run = RunInfo::new(&lease.handler_name().scene, &lease.handler_name().scope, Some(lease.key()));
-        self.observer.on(&RunInfo { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
+        self.observer.on(
+            None,
+            &RunInfo { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run },
+            event,
+        );
     }
 
     fn table(&self) -> MutexGuard<'_, RenewalTable> {
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
     use crate::clock::Timer;
     use crate::lease::tests::{HEARTBEAT, lease};
-    use crate::{MemoryStore, SystemClock, Timestamp};
+    use crate::{MemoryStore, Observer, SystemClock, Timestamp};
 
     const NANOSECOND: Duration = Duration::from_nanos(1);
 
@@ -295,7 +296,7 @@ mod tests {
     fn renewer(now: Instant) -> (Arc<LeaseRenewer>, Arc<Recorder>) {
         let observer = Arc::new(Recorder::default());
         let clock = Arc::new(StoppedClock(now, Mutex::default()));
-        (LeaseRenewer::new(Arc::new(MemoryStore::new()), clock, observer.clone()), observer)
+        (LeaseRenewer::new(Arc::new(MemoryStore::new()), clock, GuardedObserver::new(observer.clone())), observer)
     }
 
     #[tokio::test]
@@ -319,6 +320,7 @@ mod tests {
         let now = SystemClock::new().now() + HEARTBEAT * 10;
         let observer = Arc::new(Recorder::default());
         let clock = Arc::new(StoppedClock(now, Mutex::default()));
+        let observer = GuardedObserver::new(observer);
         let renewer = LeaseRenewer::new(Arc::new(MemoryStore::new()), clock.clone(), observer);
         let held = lease(now, |_| {});
         let _guard = renewer.add(&held, now);

@@ -1,13 +1,12 @@
 //! The classification of a handler's answer: done, not done, or failed.
-use std::any::Any;
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::report::Report;
 use crate::executor::Handler;
+use crate::panic_guard::catch_panic;
 use crate::policy::ResolvedPolicy;
-use crate::{Codec, Event, HandlerEnd, HandlerOutcome, ReplyStrategy};
+use crate::{Codec, Event, HandlerEnd, HandlerOutcome, ReplyStrategy, codec};
 
 /// An answer, classified by the handler's rules.
 pub(crate) enum Classified<V, F> {
@@ -27,37 +26,42 @@ pub(crate) enum RetryDecision {
     Park,
 }
 
-/// Classifies an answer. The rules are user code, so a panic in a rule is returned like a panic of the handler.
+/// The recorded text of an error whose description panicked.
+const UNDESCRIBED: Cow<'static, str> = Cow::Borrowed("the description of the error panicked");
+
+/// Classifies an answer. The rules are user code that runs after the effect: a rule that panics counts as not given.
 pub(crate) fn classify<P, C, R>(
     reply: HandlerOutcome<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
     policy: &ResolvedPolicy,
     report: &mut Report<'_>,
-) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
+) -> Classified<P::Value, P::Failure>
 where
     P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
-    let classified = catch_unwind(AssertUnwindSafe(|| match reply {
-        HandlerOutcome::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
+    let holds = |hook, rule: &dyn Fn() -> bool| catch_panic(hook, rule).unwrap_or_default();
+    let describe = |failure: &_| catch_panic("describe", || rules.description(failure)).unwrap_or(UNDESCRIBED);
+    let classified = match reply {
+        HandlerOutcome::Value(value) if holds("failed_if", &|| (rules.failed_if)(&value)) => Classified::NotDone(value),
         HandlerOutcome::Value(value) => {
             let stored_value = encode_result::<P, C, R>(&value, policy, report);
             Classified::Done(value, stored_value)
         }
         HandlerOutcome::Transient(failure) => {
-            let decision = if (rules.permanent)(&failure) { RetryDecision::GiveUp } else { RetryDecision::Retry };
-            let error = P::describe(&failure);
+            let is_permanent = holds("permanent", &|| (rules.permanent)(&failure));
+            let decision = if is_permanent { RetryDecision::GiveUp } else { RetryDecision::Retry };
+            let error = describe(&failure);
             Classified::Failed(failure, decision, error)
         }
         HandlerOutcome::Permanent(failure) => {
-            let error = P::describe(&failure);
+            let error = describe(&failure);
             Classified::Failed(failure, RetryDecision::GiveUp, error)
         }
-    }));
+    };
     report.handler_ended(match classified {
-        Ok(Classified::Done(..)) => HandlerEnd::Ok,
-        Ok(Classified::NotDone(_) | Classified::Failed(..)) => HandlerEnd::Error,
-        Err(_) => HandlerEnd::Panic,
+        Classified::Done(..) => HandlerEnd::Ok,
+        Classified::NotDone(_) | Classified::Failed(..) => HandlerEnd::Error,
     });
     classified
 }
@@ -70,11 +74,7 @@ where
     C: Codec<P::Value>,
 {
     let lost = |reason: &str| report.event(&Event::ResultNotKept { reason });
-    let Ok(encoded) = catch_unwind(AssertUnwindSafe(|| C::encode(value))) else {
-        lost("the codec panicked");
-        return None;
-    };
-    match encoded {
+    match codec::encode::<C, _>(value) {
         Ok(Some(bytes)) if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > policy.max_result => {
             lost(&format!("{} bytes, max_result is {}", bytes.len(), policy.max_result));
             None

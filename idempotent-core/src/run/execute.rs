@@ -47,7 +47,7 @@ impl Attempt<'_> {
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
-            let settlement = match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
+            let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
                 Ok(classified) => {
                     Either::Left(Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)))
                 }
@@ -56,7 +56,7 @@ impl Attempt<'_> {
                     resume_unwind(panic)
                 })),
             };
-            settlement.await.output
+            settlement.await.answer()
         }
     }
 

@@ -11,6 +11,7 @@ use crate::executor::{AdmittedClaim, Handler, Withdrawal};
 use crate::lease::HandlerName;
 use crate::observe::{self, RunInfo};
 use crate::outcome::{OutcomeSlot, RunSummary};
+use crate::panic_guard::catch_panic;
 use crate::{
     Event, FencingToken, Grant, HandlerEnd, Identity, Key, Observer, OnStoreError, Outcome, Rejection, ReplyStrategy,
     Scene, StoreError, StoreNode, Tracing,
@@ -126,7 +127,7 @@ impl<'e> Report<'e> {
     /// Marks the handler as started, so that a drop reports an unknown effect.
     pub(crate) fn started(&mut self) {
         self.outcome_if_dropped = Some(Outcome::Abandoned);
-        if self.engine.is_timed {
+        if self.engine.observer.is_timed {
             self.event(&Event::HandlerStarted);
             self.handler_began_at = Some(self.engine.clock.now());
         }
@@ -145,21 +146,19 @@ impl<'e> Report<'e> {
         if step == "claim" && answer.as_ref().err().is_none_or(|error| !error.is_worth_a_retry()) {
             self.claim_answered();
         }
-        if self.engine.is_timed {
+        if self.engine.observer.is_timed {
             self.event(&Event::StoreAnswered { step, error: answer.as_ref().err(), elapsed: self.since(sent) });
         }
     }
 
+    /// Returns the time since then, or zero if the clock panics: the report of a dropped run must not panic.
     fn since(&self, instant: Instant) -> Duration {
-        self.engine.clock.now().saturating_duration_since(instant)
+        let now = catch_panic("clock", || self.engine.clock.now());
+        now.map_or(Duration::ZERO, |now| now.saturating_duration_since(instant))
     }
 
     pub(crate) fn event(&self, event: &Event<'_>) {
-        let on = || self.engine.observer.on(&self.observed_run(), event);
-        match &self.span {
-            Some(span) => span.in_scope(on),
-            None => on(),
-        }
+        self.engine.observer.on(self.span.as_ref(), &self.observed_run(), event);
     }
 
     /// Returns the span of the run. A batch has one span per item.
@@ -195,10 +194,10 @@ impl<'e> Report<'e> {
 
     fn publish(&mut self, outcome: Outcome) {
         let engine = self.engine;
-        self.handler_ended(HandlerEnd::Aborted);
         engine.counters.ended(&outcome);
+        self.handler_ended(HandlerEnd::Aborted);
         if let Some(span) = &self.span {
-            span.record("outcome", outcome.name());
+            catch_panic("subscriber", || span.record("outcome", outcome.name()));
         }
         self.event(&Event::Ended { outcome: &outcome, elapsed: self.since(self.began_at) });
         if let Some(slot) = &self.slot {

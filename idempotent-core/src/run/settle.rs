@@ -1,6 +1,8 @@
 //! The settlement of a run: complete it, or release its key.
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::attempt::Attempt;
@@ -19,10 +21,23 @@ use crate::{
 
 /// A settled run.
 pub(crate) struct SettledRun<O> {
-    pub(crate) output: O,
+    /// The caller's answer, or the panic of its strategy. The run is settled and reported in both cases.
+    pub(crate) output: thread::Result<O>,
     pub(crate) outcome: Outcome,
     /// The encoded result for duplicates.
     pub(crate) stored_value: Option<Arc<[u8]>>,
+}
+
+impl<O> SettledRun<O> {
+    /// Returns the answer, or resumes the panic of the strategy that builds it.
+    pub(crate) fn answer(self) -> O {
+        self.output.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// Builds an answer by a strategy of the user.
+fn build<O>(answer: impl FnOnce() -> O) -> thread::Result<O> {
+    catch_unwind(AssertUnwindSafe(answer))
 }
 
 /// The store's reply to a completion that was sent as part of a batch.
@@ -53,7 +68,7 @@ impl Attempt<'_> {
                                 Box::pin(sequence::note_consumed(self, report)).await;
                             }
                             replayable = stored;
-                            (P::value(value), Outcome::Ran)
+                            (build(|| P::value(value)), Outcome::Ran)
                         }
                         Err(Rejection::RolledBack { cause, .. }) => {
                             // The record is not consumed, so the run failed whatever its answer.
@@ -66,25 +81,27 @@ impl Attempt<'_> {
                             ));
                             let outcome = outcome.await;
                             let retry_after = outcome.retry_after().unwrap_or_default();
-                            (rules.reject(Rejection::RolledBack { retry_after, cause }), outcome)
+                            (build(|| rules.reject(Rejection::RolledBack { retry_after, cause })), outcome)
                         }
                         Err(rejection) => {
                             let outcome = Outcome::of(&rejection);
-                            let output = P::unrecorded(value, rejection);
-                            (output.unwrap_or_else(|rejection| rules.reject(rejection)), outcome)
+                            let answer =
+                                || P::unrecorded(value, rejection).unwrap_or_else(|rejection| rules.reject(rejection));
+                            (build(answer), outcome)
                         }
                     }
                 }
                 Classified::NotDone(value) => {
                     let decision = RetryDecision::Retry;
                     (
-                        P::value(value),
+                        build(|| P::value(value)),
                         Box::pin(self.release_failed(report, decision, "failed by its value".into(), nested)).await,
                     )
                 }
                 Classified::Failed(failure, decision, error) => {
                     // Boxed so that a successful run does not carry the failure path.
-                    (P::failure(failure), Box::pin(self.release_failed(report, decision, error, nested)).await)
+                    let output = build(|| P::failure(failure));
+                    (output, Box::pin(self.release_failed(report, decision, error, nested)).await)
                 }
             };
             self.end(report, outcome.clone());

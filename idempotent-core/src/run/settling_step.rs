@@ -1,7 +1,9 @@
 //! A settling step: a completion or release, retried until the store answers, if necessary in the background.
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -42,10 +44,12 @@ impl SettlingStep {
     }
 
     async fn send(&self, store: &dyn Store, held: &ClaimHandle) -> Result<Settled, StoreError> {
-        match self {
-            Self::Complete(completion) => store.complete(held, completion).await,
-            Self::Release(release) => store.release(held, release).await,
-        }
+        let sent = match self {
+            Self::Complete(completion) => AssertUnwindSafe(store.complete(held, completion)).catch_unwind().await,
+            Self::Release(release) => AssertUnwindSafe(store.release(held, release)).catch_unwind().await,
+        };
+        // The step may have been applied.
+        sent.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Ambiguous).because("the store panicked")))
     }
 }
 
@@ -176,7 +180,7 @@ impl StepRetry {
         let answer =
             self.engine.before(retry_deadline, self.step.send(self.store(), &self.lease.settling_handle())).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
-        if self.engine.is_timed {
+        if self.engine.observer.is_timed {
             let elapsed = self.engine.clock.now().saturating_duration_since(sent);
             self.notify(&Event::StoreAnswered { step: self.step.name(), error: answer.as_ref().err(), elapsed });
         }
@@ -214,10 +218,6 @@ impl StepRetry {
         let names = self.lease.handler_name();
         let run = RunInfo::new(&names.scene, &names.scope, Some(self.lease.key()));
         let run = RunInfo { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
-        let on = || self.engine.observer.on(&run, event);
-        match &self.span {
-            Some(span) => span.in_scope(on),
-            None => on(),
-        }
+        self.engine.observer.on(self.span.as_ref(), &run, event);
     }
 }

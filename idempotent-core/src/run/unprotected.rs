@@ -1,6 +1,5 @@
 //! Runs without a lease, for policies that run the handler although the store is down.
 use std::future::Future;
-use std::panic::resume_unwind;
 
 use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
@@ -40,20 +39,24 @@ where
             return handler.reject(draining_rejection());
         }
     };
-    let (output, outcome) = match classify(reply, &handler, policy, &mut report) {
-        Ok(Classified::Done(value, _)) => (P::value(value), Outcome::Unprotected),
-        Ok(Classified::NotDone(value)) => (P::value(value), released(engine, policy)),
-        Ok(Classified::Failed(failure, RetryDecision::Retry, _)) => (P::failure(failure), released(engine, policy)),
-        Ok(Classified::Failed(failure, RetryDecision::GiveUp | RetryDecision::Park, _)) => {
-            (P::failure(failure), Outcome::Failed)
+    // The report ends first: a strategy may panic.
+    match classify(reply, &handler, policy, &mut report) {
+        Classified::Done(value, _) => {
+            report.end(Outcome::Unprotected);
+            P::value(value)
         }
-        Err(panic) => {
+        Classified::NotDone(value) => {
             report.end(released(engine, policy));
-            resume_unwind(panic)
+            P::value(value)
         }
-    };
-    report.end(outcome);
-    output
+        Classified::Failed(failure, decision, _) => {
+            report.end(match decision {
+                RetryDecision::Retry => released(engine, policy),
+                RetryDecision::GiveUp | RetryDecision::Park => Outcome::Failed,
+            });
+            P::failure(failure)
+        }
+    }
 }
 
 fn released(engine: &Engine, policy: &ResolvedPolicy) -> Outcome {

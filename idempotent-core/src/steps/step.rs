@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 
 use super::journal::{Compensation, StepStart};
 use super::{MAX_STEP_BYTES, MAX_STEP_NAME, StepError, StepState};
-use crate::{Codec, Json, Lease, Rejection};
+use crate::{Codec, Json, Lease, Rejection, codec};
 
 /// Creates a step of the current run. A completed step is not repeated when the handler runs again.
 ///
@@ -169,7 +169,8 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, name) = (lease.steps(), self.name);
-        let value = C::decode(value).map_err(|cause| steps.reject(StepError::Codec { step: name.into(), cause }))?;
+        let value = codec::decode::<C, T>(value)
+            .map_err(|cause| steps.reject(StepError::Codec { step: name.into(), cause }))?;
         steps.add_compensation(place, name, self.compensation.take());
         Ok(value)
     }
@@ -180,7 +181,8 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, step) = (lease.steps(), || self.name.into());
-        let encoded = C::encode(value).map_err(|cause| steps.reject(StepError::Codec { step: step(), cause }))?;
+        let encoded =
+            codec::encode::<C, T>(value).map_err(|cause| steps.reject(StepError::Codec { step: step(), cause }))?;
         let bytes = encoded.as_ref().map_or(0, Vec::len);
         if bytes > MAX_STEP_BYTES {
             let of = "one step";

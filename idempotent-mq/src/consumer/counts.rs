@@ -15,6 +15,14 @@ macro_rules! counts {
         #[non_exhaustive]
         pub struct ConsumerCounts { $($(#[$doc])* pub $name: u64,)* }
 
+        impl ConsumerCounts {
+            /// Logs the counts that are not zero.
+            pub(super) fn log(&self, group: &str) {
+                let happened = |count: u64| (count > 0).then_some(count);
+                tracing::info!(target: "idempotent", group, $($name = happened(self.$name),)* "consumer stopped");
+            }
+        }
+
         impl ConsumerCounters {
             /// Returns the counts so far.
             #[must_use]

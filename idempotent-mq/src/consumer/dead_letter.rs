@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use idempotent_core::{Key, Outcome, Record, Rejection, State};
+use idempotent_core::{Disposition, Key, Outcome, Record, Rejection, State};
 
 use super::state::{ConsumerState, Phase};
 use crate::handler::HandlerEnd;
@@ -40,7 +40,10 @@ pub(super) async fn dead_letter<Tag>(
         first_at: first_at.unwrap_or(delivery.received_at).min(delivery.received_at),
         last_at: shared.clock().wall(),
         deaths: delivery.deaths.saturating_add(1),
-        reason: record.as_ref().and_then(|record| final_error(record, record_or_run)).map_or(reason, Cow::Owned),
+        reason: record
+            .as_ref()
+            .and_then(|record| final_error(record, record_or_run, &reason))
+            .map_or(reason, Cow::Owned),
     }
 }
 
@@ -54,13 +57,19 @@ async fn recorded<Tag>(shared: &ConsumerState<Tag>, key: &Key) -> Option<Record>
     }
 }
 
-/// Returns the final error of a dead key. The reason of a permanent failure is that of the handler.
-fn final_error(record: &Record, runs: Option<u32>) -> Option<String> {
+/// Returns the final error of a dead key, or of a permanent failure for which the handler gave no reason of its own.
+fn final_error(record: &Record, runs: Option<u32>, reason: &str) -> Option<String> {
     match &record.state {
         State::Dead { error } => {
             let (attempts, fencing, error) = (runs.unwrap_or(record.attempt), record.fencing, error.clone());
             Some(Rejection::Dead { attempts, fencing, error }.to_string())
         }
+        State::Failed { error } if is_general(reason) => Some(format!("{reason}: {error}")),
         _ => None,
     }
+}
+
+/// Returns true if the reason only repeats the outcome.
+fn is_general(reason: &str) -> bool {
+    matches!(Outcome::Failed.disposition(), Disposition::DeadLetter { reason: general } if general == reason)
 }

@@ -1,7 +1,10 @@
 //! Events of deliveries, for metrics and traces.
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_core::__private::HookGuard;
 use idempotent_core::{Key, Outcome};
 use tracing::Span;
 
@@ -12,7 +15,8 @@ use crate::handler::HandlerEnd;
 
 /// A receiver of the ends of deliveries, as a basis for metrics, which can also give each delivery a span.
 ///
-/// The consumer calls the observer in the task of the delivery, so an observer must be fast and must not block.
+/// The consumer calls the observer in the task of the delivery, so an observer must be fast and must not block. A panic of an observer
+/// is caught. The first one is logged, and the delivery is settled and counted.
 ///
 /// A pair of observers is an observer that calls both.
 pub trait DeliveryObserver: fmt::Debug + Send + Sync + 'static {
@@ -34,12 +38,26 @@ pub trait DeliveryObserver: fmt::Debug + Send + Sync + 'static {
 
 impl<A: DeliveryObserver, B: DeliveryObserver> DeliveryObserver for (A, B) {
     fn settled(&self, delivery: &SettledDelivery<'_>) {
-        self.0.settled(delivery);
+        // A panic of one observer must not hide the delivery from the other.
+        let first = catch_unwind(AssertUnwindSafe(|| self.0.settled(delivery)));
         self.1.settled(delivery);
+        first.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     fn span(&self, delivery: &StartedDelivery<'_>) -> Option<Span> {
         self.0.span(delivery).or_else(|| self.1.span(delivery))
+    }
+}
+
+/// The observer of a consumer. A panic in it would end a worker before its delivery is counted, or the consumer.
+pub(crate) struct GuardedObserver {
+    observer: Arc<dyn DeliveryObserver>,
+    guard: HookGuard,
+}
+
+impl GuardedObserver {
+    pub(super) fn new(observer: Arc<dyn DeliveryObserver>) -> Self {
+        Self { observer, guard: HookGuard::new("delivery observer") }
     }
 }
 
@@ -79,13 +97,14 @@ pub struct SettledDelivery<'a> {
 impl<Tag> DeliveryJob<Tag> {
     /// Returns the observer's span for this delivery.
     pub(super) fn span(&self, runs: bool) -> Option<Span> {
-        let observer = self.shared.observer.as_ref()?;
-        observer.span(&StartedDelivery { group: &self.shared.context.group, delivery: self.delivery(), runs })
+        let GuardedObserver { observer, guard } = self.shared.observer.as_ref()?;
+        let started = StartedDelivery { group: &self.shared.context.group, delivery: self.delivery(), runs };
+        guard.catch(|| observer.span(&started)).flatten()
     }
 
     /// Reports the end of this delivery to the observer.
     pub(super) fn observe(&self, end: DeliveryEnd, ended: Option<&HandlerEnd>) {
-        let Some(observer) = &self.shared.observer else { return };
+        let Some(GuardedObserver { observer, guard }) = &self.shared.observer else { return };
         let (delivery, now) = (self.delivery(), self.shared.clock().wall());
         let is_final = matches!(
             end,
@@ -96,7 +115,7 @@ impl<Tag> DeliveryJob<Tag> {
                 | DeliveryEnd::DeadLettered
         );
         let captured = ended.and_then(|ended| ended.captured.as_ref());
-        observer.settled(&SettledDelivery {
+        let settled = SettledDelivery {
             group: &self.shared.context.group,
             end: end.name(),
             is_final,
@@ -104,6 +123,7 @@ impl<Tag> DeliveryJob<Tag> {
             outcome: captured.map(|captured| &captured.outcome),
             key: captured.and_then(|captured| captured.key.as_ref()),
             attempt: captured.and_then(|captured| captured.attempt),
-        });
+        };
+        guard.catch(|| observer.settled(&settled));
     }
 }

@@ -10,12 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::SettlementRules;
+use crate::consumer::observer::GuardedObserver;
 use crate::consumer::postponed_retries::PostponedRetries;
 use crate::consumer::store_breaker::StoreBreaker;
 use crate::handler::{ConsumerContext, DeliveryHandler};
 use crate::{
-    ConsumerCounters, Delivery, DeliveryObserver, LoggedDelivery, MessageLog, Position, SenderState, Settle,
-    SourceCapabilities,
+    ConsumerCounters, Delivery, LoggedDelivery, MessageLog, Position, SenderState, Settle, SourceCapabilities,
 };
 
 pub(crate) struct ConsumerState<Tag> {
@@ -28,7 +28,7 @@ pub(crate) struct ConsumerState<Tag> {
     /// The name of this consumer in the message log, or `None` if the consumer runs consumed messages again.
     pub(crate) logged_as: Option<Arc<str>>,
     pub(crate) alerts: Option<Alerts>,
-    pub(crate) observer: Option<Arc<dyn DeliveryObserver>>,
+    pub(crate) observer: Option<GuardedObserver>,
     /// The maximum of deliveries by the broker's count. A message with more is dead-lettered.
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: usize,

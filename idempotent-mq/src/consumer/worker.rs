@@ -248,24 +248,27 @@ fn tell(group: &str, delivery: &Delivery, settlement: &Settlement, end: Delivery
     let key = captured.and_then(|captured| captured.key.as_ref()).map(tracing::field::display);
     let outcome = captured.map(|captured| captured.outcome.name());
     let (position, how) = (&delivery.position, settlement.name());
+    let (source, partition, offset) = (&*position.source, position.partition, position.offset.as_deref());
     match (end, settlement) {
         (DeliveryEnd::Unsettled, _) => {
-            error!(target: "idempotent", group, ?position, key, outcome, how, "consumer: a delivery was not settled; the broker delivers the message again");
+            error!(target: "idempotent", group, source, partition, offset, key, outcome, how, "consumer: a delivery was not settled; the broker delivers the message again");
         }
         (DeliveryEnd::Skipped, _) => {
-            info!(target: "idempotent", group, ?position, "skipped: the message log says that this consumer has consumed the message");
+            info!(target: "idempotent", group, source, partition, offset, "skipped: the message log says that this consumer has consumed the message");
         }
         (DeliveryEnd::SkippedAsVoid, _) => {
-            info!(target: "idempotent", group, ?position, "skipped: the message log says that the message is void");
+            info!(target: "idempotent", group, source, partition, offset, "skipped: the message log says that the message is void");
         }
-        (DeliveryEnd::GivenBack, _) => debug!(target: "idempotent", group, ?position, key, outcome, "given back"),
+        (DeliveryEnd::GivenBack, _) => {
+            debug!(target: "idempotent", group, source, partition, offset, key, outcome, "given back")
+        }
         (_, Settlement::DeadLetter(letter)) => {
-            warn!(target: "idempotent", group, ?position, key, outcome, reason = &*letter.reason, "dead letter");
+            warn!(target: "idempotent", group, source, partition, offset, key, outcome, reason = &*letter.reason, "dead letter");
         }
         (_, Settlement::Retry(retry)) => {
             let (after, reason) = (retry.after, &*retry.reason);
-            info!(target: "idempotent", group, ?position, key, outcome, ?after, reason, "retry");
+            info!(target: "idempotent", group, source, partition, offset, key, outcome, ?after, reason, "retry");
         }
-        _ => debug!(target: "idempotent", group, ?position, key, outcome, how, "settled"),
+        _ => debug!(target: "idempotent", group, source, partition, offset, key, outcome, how, "settled"),
     }
 }

@@ -317,3 +317,18 @@ async fn letters_are_put_back_at_the_rate() {
     let redriven = Redrive::new().rate(rate).run(&mut Place::of(&["a", "b", "c", "d", "e"])).await;
     assert_eq!((redriven.put_back, start.elapsed()), (5, Duration::from_secs(1)));
 }
+
+#[tokio::test]
+async fn functions_of_a_redrive_that_panic_select_nothing_lose_no_count_and_stop_the_redrive() {
+    let mut place = Place::of(&["a", "b", "c"]);
+    let only = |letter: &StoredLetter| {
+        assert_ne!(&*letter.delivery.body, b"b", "as told");
+        true
+    };
+    let summary = Redrive::new().only(only).on_each(|_| panic!("as told")).run(&mut place).await;
+    assert_eq!((summary.put_back, summary.skipped, summary.failed.is_none()), (2, 1, true));
+    assert_eq!(place.queue, ["a", "c"]);
+    let mut place = Place::of(&["a"]);
+    let summary = Redrive::new().stop_if(|| panic!("as told")).run(&mut place).await;
+    assert_eq!((summary.put_back, summary.is_stopped), (0, true));
+}

@@ -16,6 +16,7 @@ mod message_log;
 mod nodes;
 mod observer;
 mod order;
+mod panics;
 mod partitions;
 mod points;
 mod settlement;

@@ -9,7 +9,7 @@ use idempotent_core::{
 };
 use idempotent_mq::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, HandlerResult, KeyFrom, Message,
-    MessageHandler, Messages, SetupError, SourceError,
+    MessageHandler, Messages, SetupError, Source, SourceError,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, VirtualClock};
 use tokio::sync::oneshot;
@@ -84,7 +84,7 @@ impl World {
         self.start(store, executor, consumer).await
     }
 
-    pub async fn start(&self, store: FaultStore, executor: Executor, consumer: Consumer<SimulatedSource>) -> Process {
+    pub async fn start<S: Source>(&self, store: FaultStore, executor: Executor, consumer: Consumer<S>) -> Process {
         let counters = consumer.counters();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(consumer.run(async move {

@@ -28,6 +28,7 @@ mod memory;
 mod observe;
 mod order;
 mod orphans;
+mod panics;
 mod policy;
 #[cfg(feature = "stores")]
 mod races;

@@ -89,7 +89,7 @@ impl LeaseRenewer {
             }
             _ => {
                 for lease in leases {
-                    let sent_now = if self.is_timed { self.clock.now() } else { sent };
+                    let sent_now = if self.observer.is_timed { self.clock.now() } else { sent };
                     let answer = store.renew(lease.held(), lease.length());
                     let answer = before(&*self.clock, lease.guard(), answer).await;
                     self.report_call(lease, sent_now, answer.as_ref());
@@ -104,7 +104,7 @@ impl LeaseRenewer {
 
     /// Reports a call of the store for this lease, which has no answer if the lease's guard was reached first.
     fn report_call(&self, lease: &Lease, sent: Instant, answer: Option<&Result<Settled, StoreError>>) {
-        if !self.is_timed {
+        if !self.observer.is_timed {
             return;
         }
         let no_answer = || StoreError::new(StoreErrorKind::Ambiguous).because("no answer before the lease expired");

@@ -1,9 +1,10 @@
 //! The task that drives the renewals.
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 
 use super::{IDLE_TIMEOUT, LeaseRenewer};
 use crate::Lease;
@@ -60,7 +61,9 @@ impl Driver {
     fn calls(&self, due: &[Lease]) -> Vec<BoxFuture<'_, ()>> {
         let batched = self.renewer.store.capabilities().batch.is_some();
         let calls = due.chunks(if batched { MAX_BATCH } else { 1 }).map(<[_]>::to_vec);
-        calls.map(|call| Box::pin(self.renewer.renew(call, self.on_renewal_thread)) as _).collect()
+        // A store that panics must not end the renewal of the other leases. Its leases are due again at the next heartbeat.
+        let renew = |call| AssertUnwindSafe(self.renewer.renew(call, self.on_renewal_thread)).catch_unwind().map(drop);
+        calls.map(|call| Box::pin(renew(call)) as _).collect()
     }
 
     /// Retires the driver if no lease is left. Returns true if no lease is left.

@@ -11,7 +11,7 @@ use super::*;
 use crate::lease::tests::{HEARTBEAT, lease};
 use crate::store::Batch;
 use crate::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Renewal, Settled, StoreCapabilities,
+    Claim, ClaimHandle, ClaimRequest, Completion, Key, Observer, Record, Release, Renewal, Settled, StoreCapabilities,
     StoreError, StoreErrorKind, SystemClock,
 };
 
@@ -136,7 +136,8 @@ impl Observer for Renewals {
 
 fn renewer(store: &Scripted) -> (Arc<LeaseRenewer>, Arc<Renewals>) {
     let renewals = Arc::new(Renewals::default());
-    (LeaseRenewer::new(Arc::new(store.clone()), Arc::new(SystemClock::new()), renewals.clone()), renewals)
+    let observer = GuardedObserver::new(renewals.clone());
+    (LeaseRenewer::new(Arc::new(store.clone()), Arc::new(SystemClock::new()), observer), renewals)
 }
 
 fn two_leases(now: Instant) -> Vec<Lease> {

@@ -14,8 +14,7 @@ use crate::run::attempt::AbortReason;
 use crate::run::classify::{RetryDecision, classify};
 use crate::run::prepared::Prepared;
 use crate::run::report::Report;
-use crate::run::settle::SettledRun;
-use crate::{Codec, Disposition, HandlerEnd, HandlerOutcome, Outcome, Rejection, ReplyStrategy};
+use crate::{Codec, Disposition, HandlerEnd, HandlerOutcome, Outcome, Rejection, ReplyStrategy, codec};
 
 /// The end of the handler of a batch.
 pub(super) enum BatchHandlerEnd<V, F> {
@@ -94,42 +93,31 @@ where
         }
     }
 
-    /// Classifies all answers before it settles the first. A panic in a classification rule affects only its own item:
-    /// the other items are settled, and then the panic resumes.
+    /// Classifies all answers before it settles the first. A panic of a reply strategy resumes after all items are settled.
     async fn settle_each(
         &mut self,
         replies: Vec<HandlerOutcome<P::Value, P::Failure>>,
         claimed: Vec<ClaimedItem<'_>>,
         nested: Option<Outcome>,
     ) {
-        let (rules, mut panicked) = (self.rules, None);
-        let (mut classified, mut broken) = (Vec::new(), Vec::new());
-        for (reply, (index, attempt, mut report)) in replies.into_iter().zip(claimed) {
-            match classify(reply, rules, attempt.policy(), &mut report) {
-                Ok(answer) => classified.push((index, attempt, report, answer)),
-                Err(panic) => {
-                    panicked = Some(panic);
-                    broken.push((attempt, report));
-                }
-            }
-        }
+        let rules = self.rules;
+        let classified = replies.into_iter().zip(claimed).map(|(reply, (index, attempt, mut report))| {
+            let answer = classify(reply, rules, attempt.policy(), &mut report);
+            (index, attempt, report, answer)
+        });
+        let mut classified: Vec<_> = classified.collect();
         let by_index = complete(&mut classified).await;
         let settled =
             classified.into_iter().zip(by_index).map(|((index, mut attempt, mut report, answer), by_index)| {
                 let nested = nested.clone();
                 async move { (index, attempt.settle(&mut report, answer, by_index, nested, rules).await) }
             });
-        for (index, SettledRun { output, outcome, stored_value }) in join_all(settled).await {
+        for (index, mut run) in join_all(settled).await {
+            let (outcome, stored_value) = (run.outcome.clone(), run.stored_value.take());
             if outcome == Outcome::Ran {
                 self.stored_values.insert(index, stored_value);
             }
-            self.by_index.insert(index, BatchOutput { output, outcome });
-        }
-        for (mut attempt, mut report) in broken {
-            attempt.settle_panic(&mut report).await;
-        }
-        if let Some(panic) = panicked {
-            resume_unwind(panic)
+            self.by_index.insert(index, BatchOutput { output: run.answer(), outcome });
         }
     }
 
@@ -141,7 +129,7 @@ where
     }
 
     pub(super) fn replay(&mut self, index: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
-        match C::decode(value.as_deref()) {
+        match codec::decode::<C, _>(value.as_deref()) {
             Ok(decoded) => {
                 report.end(Outcome::Replayed);
                 self.by_index.insert(index, BatchOutput { output: P::replayed(decoded), outcome: Outcome::Replayed });

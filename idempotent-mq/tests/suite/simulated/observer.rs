@@ -51,3 +51,31 @@ async fn both_observers_of_a_pair_see_each_end_and_the_first_span_is_used() {
     }
     assert_eq!(fourth.calls(), ends, "not asked for a span, since the third observer has one");
 }
+
+/// An observer that panics at every call.
+#[derive(Debug)]
+struct Panicking;
+
+impl DeliveryObserver for Panicking {
+    fn settled(&self, _: &SettledDelivery<'_>) {
+        panic!("as told");
+    }
+
+    fn span(&self, _: &StartedDelivery<'_>) -> Option<Span> {
+        panic!("as told");
+    }
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_loses_no_count_and_hides_no_end_from_the_next_one() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let second = Recorder::default();
+    let observers = (Panicking, second.clone());
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.observer(observers)).await;
+    world.broker.send_all(&["m1", "m2"]);
+    world.clock.advance(secs(10)).await;
+    let counts = process.counts();
+    assert_eq!((counts.received, counts.retried, counts.acked, counts.unsettled), (3, 1, 2, 0));
+    assert_eq!(second.calls().len(), 3, "{:?}", second.calls());
+}

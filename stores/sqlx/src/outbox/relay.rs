@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use idempotent_core::{AlertLog, AlertSender, Clock, SystemClock};
 use idempotent_mq::Publish;
+use tokio::sync::Semaphore;
 
 use super::database::OutboxDb;
 use super::{Outbox, ResendPolicy};
@@ -26,6 +27,8 @@ pub struct Relay<Db: OutboxDb> {
     outbox: Outbox<Db>,
     publisher: Arc<dyn Publish>,
     alerts: Arc<dyn AlertSender>,
+    /// The permits of batches of given-up messages that wait for their alerts.
+    alerting: Arc<Semaphore>,
     resends: ResendPolicy,
     clock: Arc<dyn Clock>,
     batch: u32,
@@ -36,6 +39,8 @@ pub struct Relay<Db: OutboxDb> {
 
 /// The first delay after a message was written: its transaction may commit at any moment.
 const EAGER_DELAY: Duration = Duration::from_millis(2);
+/// The maximum number of batches of given-up messages that wait for their alerts.
+const MAX_ALERTING: u32 = 8;
 /// The maximum lease and poll interval: their ends are representable times.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
@@ -49,6 +54,7 @@ struct RelayTotals {
     sent: AtomicU64,
     failed: AtomicU64,
     given_up: AtomicU64,
+    alerts_failed: AtomicU64,
 }
 
 /// The number of messages that a relay has processed.
@@ -61,6 +67,8 @@ pub struct RelayCounts {
     pub failed: u64,
     /// Messages that were given up, each with an alert.
     pub given_up: u64,
+    /// Alerts of these messages that the sender is not known to have accepted. They are logged, and the messages are marked.
+    pub alerts_failed: u64,
 }
 
 /// The result of one [round](Relay::round).
@@ -75,7 +83,7 @@ pub struct RelayRound {
     pub failed: usize,
     /// Messages among `failed` that were refused, by the broker or by the publisher itself.
     pub refused: usize,
-    /// Messages that were given up.
+    /// Messages that were given up. They are marked once their alerts are sent, which may be after the round.
     pub given_up: usize,
 }
 
@@ -86,6 +94,7 @@ impl<Db: OutboxDb> Relay<Db> {
             outbox: outbox.clone(),
             publisher,
             alerts: Arc::new(AlertLog::new().with_details()),
+            alerting: Arc::new(Semaphore::new(MAX_ALERTING as usize)),
             resends: ResendPolicy::default(),
             clock: Arc::new(SystemClock::new()),
             batch: 100,
@@ -109,8 +118,11 @@ impl<Db: OutboxDb> Relay<Db> {
     /// them with those of other sources, or any other sender, which gets one alert for each message.
     ///
     /// The alert is sent before the message is marked, so that it is sent twice rather than never if the relay dies in
-    /// between. The relay waits for it for up to 10 s. An alert that `Alerts` suppresses is counted in memory only: a relay
-    /// that is killed loses that count, not the message.
+    /// between. The mark waits for the alert for up to 10 s, and the [round](Self::round) does not wait. An alert that `Alerts`
+    /// suppresses, or that its rate holds back, is in memory only: a relay that is killed loses the alert, not the message.
+    ///
+    /// While eight batches of given-up messages wait for their alerts, further ones are given up in later rounds. An alert that the
+    /// sender does not accept in time is logged and [counted](RelayCounts::alerts_failed). A panic of the sender is such a failure.
     ///
     /// # Default
     /// [`AlertLog`] with details: the text of the publisher's last error
@@ -181,7 +193,16 @@ impl RelayCounters {
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
         let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        RelayCounts { sent: of(&self.0.sent), failed: of(&self.0.failed), given_up: of(&self.0.given_up) }
+        RelayCounts {
+            sent: of(&self.0.sent),
+            failed: of(&self.0.failed),
+            given_up: of(&self.0.given_up),
+            alerts_failed: of(&self.0.alerts_failed),
+        }
+    }
+
+    fn add_failed_alerts(&self, alerts: usize) {
+        self.0.alerts_failed.fetch_add(alerts as u64, Ordering::Relaxed);
     }
 
     fn add(&self, round: &RelayRound) {

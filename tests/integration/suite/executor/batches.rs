@@ -123,31 +123,6 @@ fn a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
 }
 
 #[test]
-fn a_panic_in_a_rule_does_not_forget_what_the_others_did() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        let run = tokio::spawn({
-            let worker = worker.clone();
-            async move {
-                let handler =
-                    Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
-                        items.iter().map(|given| Ok::<u32, AppError>(u32::from(given.item == "bad"))).collect()
-                    })
-                    .failed_if(|value| {
-                        assert!(*value == 0, "as told");
-                        false
-                    });
-                let items = vec![(Call::new(id("bad")), "bad"), (Call::new(id("good")), "good")];
-                worker.executor.run_batch(items, handler).await.len()
-            }
-        });
-        assert!(run.await.unwrap_err().is_panic());
-        let kind = world.record("good").await.unwrap().state.kind();
-        assert_eq!(kind, StateKind::Consumed, "its effect happened; left to the lease it happens again");
-    });
-}
-
-#[test]
 fn a_nested_run_of_a_batch_items_key_is_refused_by_name() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());

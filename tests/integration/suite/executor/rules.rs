@@ -6,26 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
 use idempotent::reply::DefaultReply;
-use idempotent::store::{Claim, ClaimRequest, StateKind};
+use idempotent::store::{Claim, ClaimRequest};
 use idempotent::{
     BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene, Store,
 };
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
-
-/// "A panic of the handler frees the key": one of its rules is code of the same author.
-#[test]
-fn a_panic_in_a_rule_frees_the_key() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        let run = tokio::spawn(async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) })
-                .failed_if(|_| panic!("as told"));
-            worker.executor.run(Call::new(id("k")), handler).await.is_ok()
-        });
-        assert!(run.await.unwrap_err().is_panic());
-        assert_ne!(world.record("k").await.unwrap().state.kind(), StateKind::Consuming);
-    });
-}
 
 /// A run that is dropped while the store hangs leaves no task in the runtime.
 #[test]

@@ -1,25 +1,29 @@
 //! One round of a relay: lease, decide, send, and write the results.
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use idempotent_core::__private::backoff::delay;
-use idempotent_core::{Alert, AlertKind, Entropy, GivenUp, OsEntropy, Timestamp};
+use idempotent_core::__private::send_guarded;
+use idempotent_core::{Alert, AlertError, AlertKind, AlertSender, Clock, Entropy, GivenUp, OsEntropy, Timestamp};
 use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, chains};
 
-use super::{Relay, RelayRound};
-use crate::outbox::OutboxError;
+use super::{Relay, RelayCounters, RelayRound};
 use crate::outbox::database::OutboxDb;
 use crate::outbox::lease::{LeaseOwner, LeasedMessage, SendResult};
 use crate::outbox::nonce::nonce;
 use crate::outbox::queue_offset::{place_of, queue_of};
 use crate::outbox::record::OutboxStatus;
 use crate::outbox::resend_policy::ResendDecision;
+use crate::outbox::{Outbox, OutboxError};
 
 /// The delays between attempts for a message that the broker does not accept.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LAST_TRY: Duration = Duration::from_secs(5 * 60);
-/// The maximum time to wait for alerts.
+/// The maximum time for which given-up messages wait for their alerts.
 const ALERT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The delay between attempts to write the results.
 const WRITE_RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -70,12 +74,9 @@ impl<Db: OutboxDb> Relay<Db> {
         let mut round = RelayRound { looked_at: leased.len(), ..RelayRound::default() };
         let sorted = self.part(leased).await?;
         let mut results = sorted.results;
-        let (alerts, given_up): (Vec<_>, Vec<_>) = sorted.given_up.into_iter().unzip();
-        self.alert(&alerts).await;
-        round.given_up = given_up.len();
-        results.extend(given_up);
+        self.give_up(&owner, sorted.given_up, &mut results, &mut round);
         self.send(sorted.send, since, &mut results, &mut round).await;
-        self.write_results(&owner, &results).await?;
+        self.outbox.write_results(&*self.clock, self.lease, &owner, &results).await?;
         self.totals.add(&round);
         Ok(round)
     }
@@ -112,17 +113,42 @@ impl<Db: OutboxDb> Relay<Db> {
         Ok(sorted)
     }
 
-    /// Sends the alerts before the messages are marked: an alert may be sent twice, but is never lost. All alerts are
-    /// sent concurrently, so that the lease suffices for any number of them.
-    async fn alert(&self, alerts: &[Alert]) {
-        let sent = join_all(alerts.iter().map(|alert| self.alerts.send(alert)));
-        let Ok(sent) = tokio::time::timeout(ALERT_TIMEOUT, sent).await else {
-            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, "sending alerts timed out after 10 s");
+    /// Sends the alerts before the messages are marked: an alert may be sent twice, but is never lost. If a sender does not answer at
+    /// once, a task of its own waits for it and marks the messages, whose lease goes on: the round does not wait.
+    fn give_up(
+        &self,
+        owner: &LeaseOwner,
+        given_up: Vec<(Alert, SendResult)>,
+        results: &mut Vec<SendResult>,
+        round: &mut RelayRound,
+    ) {
+        if given_up.is_empty() {
+            return;
+        }
+        let (alerts, given_up): (Vec<_>, Vec<_>) = given_up.into_iter().unzip();
+        let Ok(place) = self.alerting.clone().try_acquire_owned() else {
+            // Bounded: the messages are given up in a later round, with their alerts.
+            let (rest, status) = (self.resends.look_again, OutboxStatus::Unconfirmed);
+            results.extend(given_up.into_iter().map(|result| SendResult { rest, status, error: None, ..result }));
             return;
         };
-        for error in sent.into_iter().filter_map(Result::err) {
-            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, %error, "message given up; sending its alert failed");
+        round.given_up = given_up.len();
+        let limit = ALERT_TIMEOUT.min(self.lease / 2);
+        let mut alerting =
+            Box::pin(alert(self.alerts.clone(), alerts, limit, self.outbox.clone(), self.totals.clone()));
+        if (&mut alerting).now_or_never().is_some() {
+            results.extend(given_up);
+            return;
         }
+        let (outbox, clock, lease, owner) = (self.outbox.clone(), self.clock.clone(), self.lease, *owner);
+        tokio::spawn(async move {
+            alerting.await;
+            if let Err(error) = outbox.write_results(&*clock, lease, &owner, &given_up).await {
+                tracing::warn!(target: "idempotent", outbox = outbox.0.table, error = &error as &(dyn std::error::Error + 'static),
+                    "marking messages as given up failed; their alerts are sent again");
+            }
+            drop(place);
+        });
     }
 
     fn given_up(&self, leased: &LeasedMessage, message: Option<&OutboundMessage>, now: Timestamp) -> Alert {
@@ -188,7 +214,7 @@ impl<Db: OutboxDb> Relay<Db> {
     /// fewer answers than messages if the publisher did not answer in time.
     async fn publish(&self, messages: &[OutboundMessage], within: Duration) -> Vec<Result<Published, PublishError>> {
         if self.publisher.delays() || messages.iter().all(|message| message.deliver_at.is_none()) {
-            return tokio::time::timeout(within, self.publisher.publish(messages)).await.unwrap_or_default();
+            return self.ask(messages, within).await;
         }
         // A refused message blocks the later messages of its aggregate, like any other refusal.
         let mut answers: Vec<_> = messages.iter().map(|_| None).collect();
@@ -204,12 +230,7 @@ impl<Db: OutboxDb> Relay<Db> {
         }
         open.sort_unstable();
         let sent: Vec<_> = open.iter().map(|at| messages[*at].clone()).collect();
-        let told = if sent.is_empty() {
-            Ok(Vec::new())
-        } else {
-            tokio::time::timeout(within, self.publisher.publish(&sent)).await
-        };
-        let mut told = told.unwrap_or_default().into_iter();
+        let mut told = if sent.is_empty() { Vec::new() } else { self.ask(&sent, within).await }.into_iter();
         let unanswered = || Err(PublishError::new(PublishErrorKind::Unconfirmed, "no answer in time"));
         for at in open {
             answers[at] = Some(told.next().unwrap_or_else(unanswered));
@@ -217,20 +238,60 @@ impl<Db: OutboxDb> Relay<Db> {
         answers.into_iter().flatten().collect()
     }
 
+    /// Calls the publisher. A publisher that panics or does not answer in time returns no answers.
+    async fn ask(&self, messages: &[OutboundMessage], within: Duration) -> Vec<Result<Published, PublishError>> {
+        let publish = AssertUnwindSafe(async { self.publisher.publish(messages).await }).catch_unwind();
+        match tokio::time::timeout(within, publish).await {
+            Ok(Ok(answers)) => answers,
+            Ok(Err(_)) => {
+                tracing::error!(target: "idempotent", outbox = self.outbox.0.table, "the publisher panicked; its messages are sent again");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+impl<Db: OutboxDb> Outbox<Db> {
     /// Writes the results, with retries for a third of the lease. Messages whose results are not written are sent
     /// again.
-    async fn write_results(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
-        let until = self.clock.now() + self.lease / 3;
+    async fn write_results(
+        &self,
+        clock: &dyn Clock,
+        lease: Duration,
+        owner: &LeaseOwner,
+        results: &[SendResult],
+    ) -> Result<(), OutboxError> {
+        let until = clock.now() + lease / 3;
         loop {
-            match self.outbox.record(owner, results).await {
-                Err(error) if error.is_worth_a_retry() && self.clock.now() + WRITE_RETRY_DELAY < until => {
-                    tracing::warn!(target: "idempotent", outbox = self.outbox.0.table,
+            match self.record(owner, results).await {
+                Err(error) if error.is_worth_a_retry() && clock.now() + WRITE_RETRY_DELAY < until => {
+                    tracing::warn!(target: "idempotent", outbox = self.0.table,
                         error = &error as &(dyn std::error::Error + 'static), "recording sent messages failed; the relay sends them again");
-                    self.clock.sleep_until(self.clock.now() + WRITE_RETRY_DELAY).await;
+                    clock.sleep_until(clock.now() + WRITE_RETRY_DELAY).await;
                 }
                 written => return written,
             }
         }
+    }
+}
+
+/// Sends alerts concurrently, so that the lease suffices for any number of them. Counts those that no sender is known to have accepted.
+async fn alert<Db: OutboxDb>(
+    sender: Arc<dyn AlertSender>,
+    alerts: Vec<Alert>,
+    limit: Duration,
+    outbox: Outbox<Db>,
+    totals: RelayCounters,
+) {
+    let sent = alerts.iter().map(|alert| tokio::time::timeout(limit, send_guarded(&*sender, alert)));
+    let silent = |_| Err(AlertError::new("no answer in time"));
+    let failures = join_all(sent).await.into_iter().filter_map(|sent| sent.unwrap_or_else(silent).err());
+    let failures: Vec<_> = failures.collect();
+    if let Some(error) = failures.first() {
+        totals.add_failed_alerts(failures.len());
+        tracing::error!(target: "idempotent", outbox = outbox.0.table, failed = failures.len(), %error,
+            "messages given up; sending their alerts failed");
     }
 }
 

@@ -9,7 +9,7 @@ use idempotent_core::{Entropy, OsEntropy};
 use tracing::{debug, info, warn};
 
 use super::round::LeasedBatch;
-use super::{EAGER_DELAY, Relay, RelayCounts, RelayRound};
+use super::{EAGER_DELAY, MAX_ALERTING, Relay, RelayCounts, RelayRound};
 use crate::outbox::OutboxError;
 use crate::outbox::database::OutboxDb;
 
@@ -57,7 +57,8 @@ struct LookSchedule {
 }
 
 impl<Db: OutboxDb> Relay<Db> {
-    /// Sends messages until `stop` completes, and then finishes the running rounds, within the [lease](Self::lease).
+    /// Sends messages until `stop` completes, and then finishes the running rounds, within the [lease](Self::lease), and waits for the
+    /// alerts of given-up messages.
     /// The relay leases messages while earlier ones are sent and recorded; later messages of an aggregate wait for
     /// earlier ones. After a look during a round that finds nothing, the relay rests for twenty times the duration of
     /// the look, at most one [poll](Self::poll). If the database or the broker is unavailable, the relay retries with
@@ -105,8 +106,12 @@ impl<Db: OutboxDb> Relay<Db> {
                 () = rested, if rests => look = LookState::Now,
             }
         }
+        // Given-up messages are marked after their alerts. Otherwise, another relay would send the alerts again.
+        drop(self.alerting.acquire_many(MAX_ALERTING).await);
         let counts = self.counts();
-        info!(target: "idempotent", outbox = self.outbox.0.table, ?counts, "relay stopped");
+        let happened = |count: u64| (count > 0).then_some(count);
+        info!(target: "idempotent", outbox = self.outbox.0.table, sent = happened(counts.sent), failed = happened(counts.failed),
+            given_up = happened(counts.given_up), alerts_failed = happened(counts.alerts_failed), "relay stopped");
         counts
     }
 

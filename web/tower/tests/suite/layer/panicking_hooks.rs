@@ -35,6 +35,22 @@ async fn is_done_and_not_kept(world: &World, rules: ResponseRules) {
 }
 
 #[tokio::test]
+async fn a_function_that_panics_before_the_claim_leaves_the_key_free() {
+    let world = World::new();
+    let panics = Arc::new(AtomicBool::new(true));
+    let once = panics.clone();
+    let route = move |_: &http::request::Parts| {
+        assert!(!once.swap(false, SeqCst), "route");
+        Some("/orders".to_owned())
+    };
+    let shop = world.shop_behind(world.layer().route(route));
+    let first = std::panic::AssertUnwindSafe(order_by("a").send(&shop));
+    assert!(futures_util::FutureExt::catch_unwind(first).await.is_err());
+    assert_eq!((shop.runs(), panics.load(SeqCst)), (0, false));
+    order_by("a").send(&shop).await.ran(1);
+}
+
+#[tokio::test]
 async fn a_panic_of_the_store_policy_does_not_fail_the_handler() {
     let rules = ResponseRules::default().store(StorePolicy::By(|_, _| panic!("store")));
     is_done_and_not_kept(&World::new(), rules).await;

@@ -1,0 +1,87 @@
+//! Panics of a source, of its settler, and of the message log.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use idempotent_core::Policy;
+use idempotent_mq::{
+    Consumer, Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
+
+use crate::broker::SimulatedSource;
+use crate::world::{Job, World, ms, secs};
+
+/// The call that panics.
+#[derive(Clone, Copy, PartialEq)]
+enum Call {
+    Receive,
+    Settle,
+}
+
+/// A source that panics at its first call of one kind.
+struct Panicking(SimulatedSource, Call, Arc<AtomicBool>);
+
+struct PanickingSettler(Arc<dyn Settle<<SimulatedSource as Source>::Tag>>, Call, AtomicBool);
+
+#[async_trait]
+impl Source for Panicking {
+    type Tag = <SimulatedSource as Source>::Tag;
+
+    fn capabilities(&self) -> SourceCapabilities {
+        self.0.capabilities()
+    }
+    fn settler(&self) -> Arc<dyn Settle<Self::Tag>> {
+        Arc::new(PanickingSettler(self.0.settler(), self.1, AtomicBool::new(false)))
+    }
+    async fn receive(&mut self, room: usize) -> Result<Received<Self::Tag>, SourceError> {
+        assert!(self.1 != Call::Receive || self.2.swap(true, SeqCst), "as told");
+        self.0.receive(room).await
+    }
+    async fn close(&mut self) {
+        self.0.close().await;
+    }
+}
+
+#[async_trait]
+impl Settle<<SimulatedSource as Source>::Tag> for PanickingSettler {
+    async fn settle(
+        &self,
+        delivery: &Delivery,
+        tag: &<SimulatedSource as Source>::Tag,
+        settlement: &Settlement,
+    ) -> Result<(), SourceError> {
+        assert!(self.1 != Call::Settle || self.2.swap(true, SeqCst), "as told");
+        self.0.settle(delivery, tag, settlement).await
+    }
+    async fn keep_alive(&self, held: &[&<SimulatedSource as Source>::Tag]) -> Result<(), SourceError> {
+        self.0.keep_alive(held).await
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_panics_stops_its_consumer_with_an_error() {
+    let world = World::new();
+    let (store, executor) = world.executor(Policy::new());
+    let panicked = Arc::new(AtomicBool::new(false));
+    let source = Panicking(world.broker.connect(), Call::Receive, panicked.clone());
+    let consumer = Consumer::builder(source, "billing", &executor).build(Job::ok(&world, ms(1)).by_id()).unwrap();
+    let process = world.start(store, executor, consumer).await;
+    world.clock.advance(secs(60)).await;
+    assert!(panicked.load(SeqCst) && process.task.is_finished(), "the consumer would wait for ever");
+    let error = process.task.await.unwrap().unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("panicked"), "{error}");
+}
+
+#[tokio::test]
+async fn a_settler_that_panics_leaves_one_delivery_unsettled_and_the_consumer_continues() {
+    let world = World::new();
+    let (store, executor) = world.executor(Policy::new());
+    let source = Panicking(world.broker.connect(), Call::Settle, Arc::default());
+    let job = Job::ok(&world, ms(1));
+    let consumer = Consumer::builder(source, "billing", &executor).build(job.by_id()).unwrap();
+    let process = world.start(store, executor, consumer).await;
+    world.broker.send_all(&["m1", "m2", "m3"]);
+    world.clock.advance(secs(1)).await;
+    let counts = process.counts();
+    assert_eq!((counts.received, counts.acked, counts.unsettled, job.runs()), (3, 2, 1, 3));
+}
