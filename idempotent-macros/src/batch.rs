@@ -1,4 +1,6 @@
 //! The argument `batch = order in orders`: a function that handles many items, each with its own key.
+mod second_list;
+
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
@@ -105,8 +107,11 @@ impl BatchParameter {
             }
             let pattern = Pat::Ident(name.clone());
             name.mutability = None;
-            self.types = Some(BatchTypes { pattern, list: (*arg.ty).clone(), answers, answer });
-            return Ok(());
+            self.types =
+                Some(BatchTypes { pattern, list: (*arg.ty).clone(), answers: answers.clone(), answer: answer.clone() });
+        }
+        if self.types.is_some() {
+            return second_list::refuse(&self.list, function);
         }
         let meant = did_you_mean(&self.list.unraw().to_string(), names.iter().map(String::as_str));
         Err(Error::new(self.list.span(), format!("no parameter named `{}`{meant}", self.list)))

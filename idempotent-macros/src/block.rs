@@ -6,6 +6,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Error, Result};
 
+use self::member::ExpandedItem;
 pub(crate) use self::parse::is_block;
 use self::parse::{AnnotatedBlock, BlockItem};
 use crate::parse::AttributeArgs;
@@ -30,15 +31,17 @@ fn expand(args: &TokenStream, block: &mut AnnotatedBlock) -> Result<()> {
     let (mut errors, mut protected) = (BlockErrors::default(), 0);
     for item in &mut block.items {
         let expanded = match &shared {
-            Ok(shared) => member::expand(args, shared, item),
-            Err(_) => Ok(None),
+            Ok(shared) => member::expand(args, shared, &block.head, item),
+            Err(_) => Ok(ExpandedItem::Unchanged),
         };
         match expanded {
-            Ok(Some(tokens)) => {
+            Ok(ExpandedItem::Protected(tokens)) => {
                 protected += 1;
                 *item = BlockItem::Other(tokens);
             }
-            Ok(None) => item.strip(),
+            Ok(ExpandedItem::Checked(tokens)) => *item = BlockItem::Other(tokens),
+            Ok(ExpandedItem::Declared(check)) => block.beside.extend(check),
+            Ok(ExpandedItem::Unchanged) => item.strip(),
             Err(error) => {
                 item.strip();
                 errors.push(error);
@@ -94,6 +97,7 @@ impl ToTokens for AnnotatedBlock {
             self.inner.iter().for_each(|attr| attr.to_tokens(tokens));
             self.items.iter().for_each(|item| item.to_tokens(tokens));
         });
+        self.beside.to_tokens(tokens);
     }
 }
 

@@ -5,19 +5,19 @@
 mod batch;
 pub(crate) mod boxed;
 mod call;
-mod opaque;
+pub(crate) mod opaque;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Result, ReturnType, Type, parse_quote, parse_quote_spanned};
+use syn::{Path, Result, ReturnType, Type, parse_quote, parse_quote_spanned};
 
 use crate::item::AnnotatedFunction;
 use crate::normalise::AttributePlan;
 use crate::transaction::TransactionParameter;
 
 pub(crate) fn expand(plan: &AttributePlan, mut function: AnnotatedFunction) -> Result<TokenStream> {
-    let private = private(plan);
+    let private = private(plan.krate.as_ref());
     if let Some((batch, types)) = plan.batch.as_ref().and_then(|batch| Some((batch, batch.types.as_ref()?))) {
         return batch::expand(plan, &private, (&batch.item, &batch.list, types), function);
     }
@@ -47,8 +47,8 @@ pub(crate) fn expand(plan: &AttributePlan, mut function: AnnotatedFunction) -> R
 }
 
 /// Returns the path of the hidden module that generated code calls.
-fn private(plan: &AttributePlan) -> TokenStream {
-    match &plan.krate {
+pub(crate) fn private(krate: Option<&Path>) -> TokenStream {
+    match krate {
         Some(krate) => quote!(#krate::__private),
         None => quote_spanned!(Span::mixed_site()=> ::idempotent::__private),
     }
@@ -94,7 +94,7 @@ fn wrap(
     let reply = strategy(&plan.reply, quote_spanned!(place=> #private::DefaultReply));
     let codec = strategy(&plan.codec, quote_spanned!(place=> #private::Json));
     let failed_if = plan.failed_if.iter();
-    let permanent = plan.permanent.iter();
+    let (permanent, describe) = (plan.permanent.iter(), plan.describe.iter());
     let (make, reject) = match &plan.reject {
         Some(reject) => (quote_spanned!(place=> rejecting), quote_spanned!(place=> , #reject)),
         // If the type can be named, its bound is checked here. Otherwise rustc would report the error on the closure.
@@ -156,7 +156,7 @@ fn wrap(
     quote_spanned!(site=>
         #begun
         // A separate statement, so that the types are known to the closures after it.
-        let #handler = #made #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
+        let #handler = #made #(.failed_if(#failed_if))* #(.permanent(#permanent))* #(.describe(#describe))*;
         // One lint demands a final `return`, another forbids it. The second one skips generated code.
         return #run;
     )

@@ -33,6 +33,7 @@ pub(crate) struct AttributePlan {
     pub(crate) reject: Option<Expr>,
     pub(crate) failed_if: Option<Expr>,
     pub(crate) permanent: Option<Expr>,
+    pub(crate) describe: Option<Expr>,
     pub(crate) detach: bool,
     pub(crate) transaction: Option<TransactionParameter>,
     pub(crate) batch: Option<BatchParameter>,
@@ -112,6 +113,7 @@ impl AttributePlan {
         for (name, rule, over) in [
             ("failed_if", &args.failed_if, "value"),
             ("permanent", &args.permanent, "error"),
+            ("describe", &args.describe, "error"),
             ("reject", &args.reject, "rejection"),
         ] {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
@@ -141,6 +143,7 @@ impl AttributePlan {
             reject: args.reject,
             failed_if: args.failed_if,
             permanent: args.permanent,
+            describe: args.describe,
             detach: args.detach.is_some(),
             transaction,
             batch: args.batch,

@@ -55,7 +55,7 @@ arguments! {
     key: Expr, after: Expr, sequence: Expr, on_broken_order: Expr, on_late: Expr, by: Expr, window: Expr, ttl: Expr, scene: Expr, scope: Expr, prefix: Expr, tenant: Expr, with: Expr,
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
-    fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
+    fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr, describe: Expr,
     max_result: Expr, message: Expr, transaction: Expr, batch: BatchParameter;
     flags replay, detach, release_on_cancel, skip
 }

@@ -1,11 +1,16 @@
 //! Expansion of one item of a block: the item is protected, left unchanged, or an error.
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Error, Meta, PathSegment, Result, Signature, parse_quote};
+use syn::{
+    Attribute, Error, GenericArgument, Meta, Path, PathArguments, PathSegment, Result, ReturnType, Signature, Type,
+    parse_quote,
+};
 
 use super::parse::BlockItem;
-use crate::expand::boxed;
+use crate::expand::{boxed, opaque, private};
 use crate::item::{AnnotatedFunction, is_ours, nested};
 use crate::normalise::{AttributePlan, BlockMember};
 use crate::parse::AttributeArgs;
@@ -30,34 +35,51 @@ enum OwnAttribute {
     Args(Box<AttributeArgs>),
 }
 
-/// Returns the protected function, or `None` if the item stays unchanged.
+/// An expanded item.
+pub(crate) enum ExpandedItem {
+    Protected(TokenStream),
+    /// An unprotected function, with a check of its return type.
+    Checked(TokenStream),
+    /// An unchanged declaration, with a check that stands beside the block.
+    Declared(TokenStream),
+    Unchanged,
+}
+
+/// Expands an item.
 pub(crate) fn expand(
     shared: &TokenStream,
     args: &AttributeArgs,
+    head: &TokenStream,
     item: &BlockItem,
-) -> std::result::Result<Option<TokenStream>, MemberError> {
+) -> std::result::Result<ExpandedItem, MemberError> {
     match item {
         BlockItem::Function(function) => match own(&function.attrs)? {
-            OwnAttribute::Skip => Ok(None),
+            OwnAttribute::Skip => Ok(ExpandedItem::Unchanged),
             OwnAttribute::Nothing if is_async(function) => {
-                protect(shared, args, AttributeArgs::default(), function).map(Some)
+                protect(shared, args, AttributeArgs::default(), function).map(ExpandedItem::Protected)
             }
-            OwnAttribute::Nothing => not_a_future(&function.sig).map(|()| None).map_err(MemberError::Own),
+            OwnAttribute::Nothing => {
+                not_a_future(&function.sig)?;
+                Ok(no_future(args.krate.as_ref(), function).map_or(ExpandedItem::Unchanged, ExpandedItem::Checked))
+            }
             OwnAttribute::Args(_) if !is_async(function) => Err(function.needs_async().into()),
-            OwnAttribute::Args(own) => protect(shared, args, *own, function).map(Some),
+            OwnAttribute::Args(own) => protect(shared, args, *own, function).map(ExpandedItem::Protected),
         },
         BlockItem::Declaration(attrs, signature, _) => {
-            declaration(&own(attrs)?, signature).map(|()| None).map_err(MemberError::Own)
+            let own = own(attrs)?;
+            declaration(&own, signature)?;
+            let check = matches!(own, OwnAttribute::Nothing).then(|| beside(args.krate.as_ref(), head, signature));
+            Ok(check.flatten().map_or(ExpandedItem::Unchanged, ExpandedItem::Declared))
         }
         BlockItem::Macro(attrs, tokens) => match own(attrs)? {
-            OwnAttribute::Skip => Ok(None),
+            OwnAttribute::Skip => Ok(ExpandedItem::Unchanged),
             OwnAttribute::Nothing | OwnAttribute::Args(_) => {
                 let text = "functions that this macro expands to would run unprotected: write them out, or mark the macro \
                             `#[idempotent(skip)]`";
                 Err(Error::new_spanned(tokens, text).into())
             }
         },
-        BlockItem::Other(_) => Ok(None),
+        BlockItem::Other(_) => Ok(ExpandedItem::Unchanged),
     }
 }
 
@@ -126,7 +148,7 @@ fn of_plan(block: &AttributeArgs, member: &BlockMember, error: Error) -> MemberE
 }
 
 fn is_async(function: &AnnotatedFunction) -> bool {
-    function.sig.asyncness.is_some() || (returns_future(&function.sig) && boxed::is_boxed(&function.body))
+    function.sig.asyncness.is_some() || boxed::is_boxed(&function.body)
 }
 
 /// Refuses a function that is not `async` and returns a future: the source would not show that the function is
@@ -141,6 +163,79 @@ fn not_a_future(signature: &Signature) -> Result<()> {
          `#[idempotent(skip)]`"
     );
     Err(Error::new(signature.fn_token.span, text))
+}
+
+/// Returns the function with a check of its return type by rustc, which alone knows whether an alias is a future. `None` if the
+/// function needs no check.
+fn no_future(krate: Option<&Path>, function: &AnnotatedFunction) -> Option<TokenStream> {
+    let mut named = Vec::new();
+    if let (ReturnType::Type(_, ty), None) = (&function.sig.output, &function.sig.constness) {
+        named_types(ty, &mut named);
+    }
+    let check = check(krate, &named)?;
+    let mut function = function.clone();
+    let body = &function.body;
+    function.body = quote_spanned!(Span::mixed_site()=>
+        let _ = #check;
+        #body
+    );
+    Some(function.into_token_stream())
+}
+
+/// Returns the check of a declaration, as an item beside the block. `None` if its types have names of the block, which are unknown there.
+fn beside(krate: Option<&Path>, head: &TokenStream, signature: &Signature) -> Option<TokenStream> {
+    let mut named = Vec::new();
+    if let ReturnType::Type(_, ty) = &signature.output {
+        named_types(ty, &mut named);
+    }
+    let generics = signature.generics.params.to_token_stream();
+    let known = |tokens: &TokenStream| -> Vec<String> {
+        let words = tokens.to_string().replace(|other: char| !other.is_alphanumeric() && other != '_', " ");
+        words.split(' ').map(ToOwned::to_owned).collect()
+    };
+    let scoped = [known(head), known(&generics), vec!["Self".to_owned()]].concat();
+    named.retain(|ty| {
+        known(&ty.to_token_stream()).iter().all(|word| word.is_empty() || word == "_" || !scoped.contains(word))
+    });
+    let check = check(krate, &named)?;
+    Some(quote_spanned!(Span::mixed_site()=> const _: fn() = #check;))
+}
+
+/// Returns a closure that compiles if none of the types is a future; `None` without types.
+fn check(krate: Option<&Path>, named: &[Type]) -> Option<TokenStream> {
+    let private = private(krate);
+    let checks = named.iter().map(|ty| {
+        let place = Span::mixed_site().located_at(ty.span());
+        quote_spanned!(place=> is_unprotected((&&ReturnType::<#ty>::new()).kind());)
+    });
+    let check = quote_spanned!(Span::mixed_site()=> || {
+        use #private::returns::*;
+        #(#checks)*
+    });
+    (!named.is_empty()).then_some(check)
+}
+
+/// Collects the types of a return type that may be aliases of futures. A constructor of a future returns `Self`.
+fn named_types(ty: &Type, named: &mut Vec<Type>) {
+    match ty {
+        Type::Path(path) if !path.path.is_ident("Self") => {
+            let is_usual = path.path.get_ident().is_some_and(|name| opaque::is_usual(&name.to_string()));
+            if !is_usual && !ty.to_token_stream().to_string().contains("impl ") {
+                named.push(ty.clone());
+            }
+            for segment in &path.path.segments {
+                let PathArguments::AngleBracketed(arguments) = &segment.arguments else { continue };
+                for argument in &arguments.args {
+                    if let GenericArgument::Type(ty) = argument {
+                        named_types(ty, named);
+                    }
+                }
+            }
+        }
+        Type::Reference(reference) => named_types(&reference.elem, named),
+        Type::Tuple(tuple) => tuple.elems.iter().for_each(|ty| named_types(ty, named)),
+        _ => {}
+    }
 }
 
 /// Refuses a declaration that returns a future: each `impl` has its own body, which the attribute of the trait does not

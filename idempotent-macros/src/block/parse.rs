@@ -16,6 +16,8 @@ pub(crate) struct AnnotatedBlock {
     pub(crate) brace: token::Brace,
     pub(crate) inner: Vec<Attribute>,
     pub(crate) items: Vec<BlockItem>,
+    /// Items after the block.
+    pub(crate) beside: TokenStream,
 }
 
 /// An item of an `impl` or a trait.
@@ -57,7 +59,7 @@ impl Parse for AnnotatedBlock {
         while !content.is_empty() {
             items.push(BlockItem::parse(&content, keyword == "trait")?);
         }
-        Ok(Self { head, keyword, brace, inner, items })
+        Ok(Self { head, keyword, brace, inner, items, beside: TokenStream::new() })
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn expand(
         || quote_spanned!(place=> <#reply as #at_answer::RejectStrategy<#answer>>::rejected),
         |reject| quote!(#reject),
     );
-    let (failed_if, permanent) = (plan.failed_if.iter(), plan.permanent.iter());
+    let (failed_if, permanent, describe) = (plan.failed_if.iter(), plan.permanent.iter(), plan.describe.iter());
     let body = &function.body;
     let block = Span::mixed_site().located_at(function.brace.span.join());
     let body = quote_spanned!(block=> { #body });
@@ -54,7 +54,7 @@ pub(super) fn expand(
                 #body
             },
             #reject,
-        ) #(.failed_if(#failed_if))* #(.permanent(#permanent))*;
+        ) #(.failed_if(#failed_if))* #(.permanent(#permanent))* #(.describe(#describe))*;
         return #run.await;
     );
     if let Some(reply) = &plan.reply {

@@ -177,7 +177,7 @@ impl Visit<'_> for ForeignNames {
 }
 
 /// Returns whether the name is a primitive type or `String`, which has the same meaning in every scope.
-fn is_usual(name: &str) -> bool {
+pub(crate) fn is_usual(name: &str) -> bool {
     const USUAL: [&str; 18] = [
         "String", "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16", "u32",
         "u64", "u128", "usize",

@@ -64,6 +64,7 @@ fn an_invalid_value_is_refused_with_the_valid_ones() {
         ("key = a, ttl = \"5s\"", "for a key say `lease` (how long a run may hold it) or `retain`"),
         ("key = a, by = key, replay", "a duplicate of a key gets the recorded result anyway"),
         ("key = a, permanent = true", "`permanent` is a closure over the error: `permanent = |error| …`"),
+        ("key = a, describe = \"no stock\"", "`describe` is a closure over the error: `describe = |error| …`"),
         ("key = a, failed_if = true", "`failed_if` is a closure over the value: `failed_if = |value| …`"),
         ("key = a, reject = 503", "`reject = |rejection| …`"),
         ("key = a, max_result = \"0B\"", "`max_result` must be > 0"),

@@ -11,11 +11,16 @@ async fn failed_if(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
+#[idempotent(key = order, describe = "no stock")]
+async fn describe(order: u64) -> Result<u64, Rejection> {
+    Ok(order)
+}
+
 #[idempotent(key = order, reject = 503)]
 async fn reject(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
 fn main() {
-    let _ = (permanent(1), failed_if(1), reject(1));
+    let _ = (permanent(1), failed_if(1), describe(1), reject(1));
 }

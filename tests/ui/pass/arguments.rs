@@ -31,6 +31,7 @@ struct Foreign(String);
     reject = |rejection| Err(Foreign(rejection.to_string())),
     failed_if = |declined| *declined,
     permanent = |error| error.0 == "gone",
+    describe = |error| error.0.clone(),
     max_result = "1MiB",
     release_on_cancel,
     message = "on its way",

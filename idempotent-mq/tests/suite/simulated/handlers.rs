@@ -183,3 +183,27 @@ async fn a_tower_service_is_a_handler_once_it_is_ready() {
     world.clock.advance(secs(60)).await;
     assert_eq!((called.load(SeqCst), process.counts().acked, process.counts().dead_lettered), (3, 2, 1));
 }
+
+#[tokio::test]
+async fn the_dead_letter_of_a_permanent_failure_has_the_description_of_its_error_and_otherwise_its_type() {
+    #[idempotent(scene = mq, scope = "plain", key = order.number, permanent = |_| true, crate = idempotent_core)]
+    async fn plain(order: Order) -> Result<(), Failed> {
+        if order.cents == 0 { Err(Failed::Declined) } else { Ok(()) }
+    }
+    #[idempotent(scene = mq, scope = "described", key = order.number, permanent = |_| true, describe = |error| error.to_string(),
+        crate = idempotent_core)]
+    async fn described(order: Order) -> Result<(), Failed> {
+        if order.cents == 0 { Err(Failed::Declined) } else { Ok(()) }
+    }
+    let plain = Messages::json().annotated(|message: Message<Order>| plain(message.body));
+    let described = Messages::json().annotated(|message: Message<Order>| described(message.body));
+    for (handling, reason) in [(plain, "Failed`, its text is not kept"), (described, "failed for good: card declined")]
+    {
+        let world = World::new();
+        world.consume(Policy::new(), handling).await;
+        send_two_orders(&world);
+        world.clock.advance(secs(60)).await;
+        let (_, letter) = world.broker.dead().remove(0);
+        assert!(letter.reason.starts_with("failed for good: ") && letter.reason.ends_with(reason), "{}", letter.reason);
+    }
+}

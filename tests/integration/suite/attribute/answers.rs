@@ -32,6 +32,25 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
 }
 
 #[tokio::test]
+async fn the_description_of_an_error_is_in_the_record_and_in_the_answer_to_a_duplicate() {
+    #[idempotent(
+        key = id,
+        with = e,
+        permanent = |_| true,
+        describe = |error: &Foreign| format!("declined: {}", error.0),
+        reject = |rejection| Err(Foreign(rejection.to_string()))
+    )]
+    async fn described(e: &Executor, id: u64) -> Result<u64, Foreign> {
+        Err(Foreign(format!("more than {id} cents")))
+    }
+    let e = executor();
+    let (answer, outcome) = Outcome::capture(described(&e, 1000)).await;
+    assert_eq!((answer, outcome), (Err(Foreign("more than 1000 cents".to_owned())), Some(Outcome::Failed)));
+    let Err(Foreign(again)) = described(&e, 1000).await else { panic!("ran") };
+    assert!(again.ends_with(": declined: more than 1000 cents"), "{again}");
+}
+
+#[tokio::test]
 async fn a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
     #[idempotent(key = const { ONE }, with = e)]
     async fn reserve(e: &Executor, stock: u32) -> Result<u32, AppError> {

@@ -180,3 +180,27 @@ async fn methods_of_one_name_on_two_types_are_two_handlers() {
         .await;
     assert_runs(2);
 }
+
+type Boxed<'a> = std::pin::Pin<Box<dyn std::future::Future<Output = Result<u32, Rejection>> + Send + 'a>>;
+
+#[idempotent(key = id, with = self.idem, scope = "alias")]
+impl Service {
+    /// rustc alone knows that the alias is a future.
+    fn by_alias(&self, id: u32) -> Boxed<'_> {
+        Box::pin(async move { Ok(ran() + id) })
+    }
+
+    fn plain(&self, id: u32) -> Option<Vec<u32>> {
+        Some(vec![id, ran()])
+    }
+}
+
+#[tokio::test]
+async fn a_function_of_a_block_that_returns_an_alias_of_a_boxed_future_is_protected() {
+    let e = executor();
+    let service = service(&e);
+    assert_eq!((service.by_alias(7).await.unwrap(), service.by_alias(7).await.unwrap()), (8, 8));
+    assert_runs(1);
+    assert_eq!((service.plain(7), service.plain(7)), (Some(vec![7, 1]), Some(vec![7, 2])), "no future, no key");
+    assert_runs(2);
+}
