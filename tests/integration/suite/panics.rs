@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, End, Job, World, id, ms, on_memory, secs};
+use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
 use futures_util::FutureExt;
 use idempotent::observe::RunInfo;
 use idempotent::reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};

@@ -30,8 +30,8 @@ impl ReplyStrategy<u32> for BreaksSplit {
     type Value = u32;
     type Failure = u32;
 
-    fn split(_: u32) -> impl Future<Output = HandlerOutcome<u32, u32>> {
-        async { panics() }
+    async fn split(_: u32) -> HandlerOutcome<u32, u32> {
+        panics()
     }
     fn value(value: u32) -> u32 {
         value
