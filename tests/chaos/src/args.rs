@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::broken_stores::{WEAKNESSES, Weakness};
 use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, Places, Play, SqlStore};
-use crate::inbox::InboxFlaw;
+use crate::inbox::{InboxDatabase, InboxFlaw};
 use crate::mq::{Flaw, Kind};
 
 /// The help text.
@@ -13,9 +13,8 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
 cargo xtask chaos nats|pgmq|rabbitmq|redis-streams|kafka|kafka-retry-topic|rocketmq|sqs
                         [--seconds S] [--seed N] [--history FILE] [--store redis|sqlite] [--calm]
-cargo xtask chaos mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
-cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
+cargo xtask chaos mariadb|postgres|inbox-mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
 cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite|mariadb]
                          [--broker delay|rabbitmq|redis-streams|rocketmq] [--calm]
@@ -31,10 +30,9 @@ of the run, which is written to FILE.
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
                   checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
-  postgres        effect and record are written in one transaction. Workers die at each crash point, connections are cut
+  postgres        effect and record are written in one transaction (inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once
-  delay           producers and consumers of a delay queue on Redis. No message may be lost, early or repeated, and the
-                  dead letters must be the messages that fail
+  delay           a delay queue on Redis. No message may be lost, early or repeated, and only failing ones may be dead letters
   outbox          writers, relays and consumers on a database and a broker. Committed messages must take effect once and
                   in order, and rolled back ones never. Messages that always fail must be dead-lettered, and each message
                   that is given up must have an alert
@@ -102,8 +100,10 @@ pub enum Subject {
         /// The store is wrong on purpose.
         weakness: Option<&'static Weakness>,
     },
-    /// The transactional inbox, on PostgreSQL.
+    /// The transactional inbox.
     Inbox {
+        /// The database of effects and records.
+        database: InboxDatabase,
         /// A worker is wrong on purpose.
         flaw: Option<InboxFlaw>,
     },
@@ -197,8 +197,8 @@ impl Args {
             ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
             ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
-            ("--weakness", Subject::Inbox { flaw: place }) => *place = Some(inbox_flaw(value)?),
-            (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of postgres; leave it out")),
+            ("--weakness", Subject::Inbox { flaw: place, .. }) => *place = Some(inbox_flaw(value)?),
+            (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of {subject}; leave it out")),
             ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
             ("--store", Subject::Delivery { play: Play::Ordering, places, .. }) => places.records = store(value)?,
             ("--store", Subject::Delivery { play: Play::Outbox, places, .. }) => {
@@ -227,7 +227,7 @@ impl Args {
     pub fn name(&self) -> &'static str {
         match self.subject {
             Subject::Store { name, .. } => name,
-            Subject::Inbox { .. } => "postgres",
+            Subject::Inbox { database, .. } => database.name(),
             Subject::Delivery { play, .. } => play.name(),
             Subject::Broker { kind, .. } => kind.name(),
         }
@@ -238,7 +238,7 @@ impl Args {
     pub fn is_wrong_on_purpose(&self) -> bool {
         match self.subject {
             Subject::Store { weakness, .. } => weakness.is_some(),
-            Subject::Inbox { flaw } => flaw.is_some(),
+            Subject::Inbox { flaw, .. } => flaw.is_some(),
             Subject::Delivery { flaw, .. } => flaw.is_some(),
             Subject::Broker { flaw, .. } => flaw.is_some(),
         }
@@ -248,7 +248,7 @@ impl Args {
 fn subject(name: Option<&str>) -> Result<Subject, String> {
     let stores = |name, topology| Ok(Subject::Store { name, topology, weakness: None });
     let known = || {
-        ["redis", "sqlite", "mariadb", "tiered", "postgres"]
+        ["redis", "sqlite", "mariadb", "tiered", "postgres", "inbox-mariadb"]
             .into_iter()
             .chain(Kind::ALL.iter().map(|kind| kind.name()))
             .chain(Play::ALL.iter().map(|play| play.name()))
@@ -260,7 +260,8 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some("sqlite") => stores("sqlite", Topology::File),
         Some("mariadb") => stores("mariadb", Topology::Database { engine: Engine::MariaDb, cached: false }),
         Some("tiered") => stores("tiered", Topology::Database { engine: Engine::Postgres, cached: true }),
-        Some("postgres") => Ok(Subject::Inbox { flaw: None }),
+        Some("postgres") => Ok(Subject::Inbox { database: InboxDatabase::Postgres, flaw: None }),
+        Some("inbox-mariadb") => Ok(Subject::Inbox { database: InboxDatabase::MariaDb, flaw: None }),
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
             (None, Some(play)) => {
@@ -301,8 +302,8 @@ fn outbox_broker(value: &str) -> Result<OutboxBroker, String> {
 }
 
 fn inbox_flaw(value: &str) -> Result<InboxFlaw, String> {
-    let known = || InboxFlaw::ALL.map(InboxFlaw::name).join(", ");
-    InboxFlaw::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
+    let known = InboxFlaw::ALL.map(InboxFlaw::name).join(", ");
+    InboxFlaw::named(value).ok_or(format!("`--weakness {value}`: known here: {known}"))
 }
 
 fn delivery_flaw(play: Play, value: &str) -> Result<DeliveryFlaw, String> {
@@ -358,7 +359,7 @@ mod tests {
     fn an_invalid_option_is_refused_with_the_valid_ones() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
-            (&["pulsar"], "nothing is called `pulsar`; known here: redis, sqlite, mariadb, tiered, postgres, rabbitmq"),
+            (&["pulsar"], "nothing is called `pulsar`; known here: redis, sqlite, mariadb, tiered, postgres, inbox-"),
             (&["rabbitmq", "--store", "mysql"], "known here: redis, sqlite"),
             (&["rabbitmq", "--topology", "single"], "`--topology` says nothing of rabbitmq"),
             (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),

@@ -65,7 +65,7 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
     let folder = tempfile::Builder::new().prefix("idempotent-chaos-").tempdir()?;
     let done = match &args.subject {
         Subject::Store { topology, weakness, .. } => play(args, topology, *weakness, folder.path()).await,
-        Subject::Inbox { flaw } => crate::inbox::play(args, *flaw, folder.path()).await,
+        Subject::Inbox { database, flaw } => crate::inbox::play(args, *database, *flaw, folder.path()).await,
         Subject::Delivery { play, places, flaw } => {
             crate::delivery::play(args, (*play, places, *flaw), folder.path()).await
         }

@@ -170,6 +170,7 @@ const CHAOS: [&str; 38] = [
     "tiered --store postgres",
     "tiered --store mariadb",
     "postgres",
+    "inbox-mariadb",
     "rabbitmq --store redis",
     "rabbitmq --store sqlite",
     "redis-streams --store redis",

@@ -1,6 +1,7 @@
 //! A store whose process dies in its transactions.
 use std::any::Any;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use idempotent::store::{
 };
 use idempotent::transaction::{TransactionSource, TransactionalRun};
 use idempotent::{Key, Store, StoreError, StoreErrorKind};
-use sqlx::{Postgres, Transaction};
+use sqlx::{Database, Transaction};
 
 use super::InboxFlaw;
 use super::wire::Point;
 use crate::dice::Dice;
 use crate::dying_store::die;
 
-pub(super) type Tx = Transaction<'static, Postgres>;
+pub(super) type Tx<D> = Transaction<'static, D>;
 
 /// A store that forwards each call, and kills the process during selected calls.
 #[derive(Clone, Debug)]
@@ -105,10 +106,10 @@ fn is_unsure(error: &StoreError) -> bool {
 
 /// The same, with transactions.
 #[derive(Debug)]
-pub(super) struct Begins<S>(pub(super) DyingTransactions<S>);
+pub(super) struct Begins<S, D>(pub(super) DyingTransactions<S>, pub(super) PhantomData<fn() -> D>);
 
 #[async_trait]
-impl<S: Store> Store for Begins<S> {
+impl<S: Store, D: Database> Store for Begins<S, D> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.0.claim(request).await
     }
@@ -134,13 +135,13 @@ impl<S: Store> Store for Begins<S> {
     }
 }
 
-impl<S: Store> Transactional for Begins<S> {
+impl<S: Store, D: Database> Transactional for Begins<S, D> {
     fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
         let own = self.0.1.capabilities().transact.map(|transact| transact.transactional_run(mode));
-        let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
+        let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx<D>>>>().ok());
         match own {
             Some(own) => {
-                let mortal: Arc<dyn TransactionSource<Tx>> = Arc::new(DyingTransactions(self.0.0.clone(), *own));
+                let mortal: Arc<dyn TransactionSource<Tx<D>>> = Arc::new(DyingTransactions(self.0.0.clone(), *own));
                 Box::new(mortal)
             }
             None => Box::new(()),
@@ -152,11 +153,11 @@ impl<S: Store> Transactional for Begins<S> {
     }
 
     fn transaction(&self) -> &'static str {
-        "PostgreSQL's"
+        "a transaction of its database"
     }
 }
 
-impl TransactionalRun for DyingTransactions<dyn TransactionSource<Tx>> {
+impl<D: Database> TransactionalRun for DyingTransactions<dyn TransactionSource<Tx<D>>> {
     fn retains(&self, retain: Duration) {
         self.1.retains(retain);
     }
@@ -166,12 +167,12 @@ impl TransactionalRun for DyingTransactions<dyn TransactionSource<Tx>> {
     }
 }
 
-impl TransactionSource<Tx> for DyingTransactions<dyn TransactionSource<Tx>> {
-    fn lend(&self) -> Option<Tx> {
+impl<D: Database> TransactionSource<Tx<D>> for DyingTransactions<dyn TransactionSource<Tx<D>>> {
+    fn lend(&self) -> Option<Tx<D>> {
         self.1.lend()
     }
 
-    fn take_back(&self, transaction: Tx) {
+    fn take_back(&self, transaction: Tx<D>) {
         self.1.take_back(transaction);
     }
 }

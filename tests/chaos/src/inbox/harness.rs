@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use idempotent::PostgresStore;
 use idempotent_harness::proxy::Proxy;
-use idempotent_harness::servers::PostgresServer;
 use idempotent_testkit::history::{History, Kind, Line};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::database::Server;
 use super::plan::{self, Harm};
 use super::wire::{Deliver, News, Point, Start};
 use super::workers::Workers;
-use super::{InboxFlaw, judge};
+use super::{InboxDatabase, InboxFlaw, judge};
 use crate::args::Args;
 use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
@@ -34,6 +33,7 @@ const BACKLOG: usize = 60;
 const DOOMED: u64 = 8;
 const FAILING: u64 = 8;
 const COPIED: u64 = 40;
+const ENDING: u64 = 8;
 
 /// A message that waits, or is with a worker.
 struct Waiting {
@@ -42,7 +42,7 @@ struct Waiting {
 }
 
 struct Play {
-    server: Arc<PostgresServer>,
+    server: Arc<Server>,
     proxy: Proxy,
     workers: Workers,
     dice: Dice,
@@ -58,6 +58,8 @@ struct Play {
     kills: u64,
     acked: u64,
     taken_over: u64,
+    /// Transactions that a statement of a handler has ended.
+    ended: u64,
     harms: Harms,
     lines: Vec<Line>,
 }
@@ -69,9 +71,14 @@ struct Play {
 ///
 /// # Cancellation
 /// Dropping it kills the workers and the server.
-pub(crate) async fn play(args: &Args, flaw: Option<InboxFlaw>, folder: &Path) -> anyhow::Result<Verdict> {
+pub(crate) async fn play(
+    args: &Args,
+    database: InboxDatabase,
+    flaw: Option<InboxFlaw>,
+    folder: &Path,
+) -> anyhow::Result<Verdict> {
     let began = Instant::now();
-    let mut play = Play::start(args, flaw, folder).await?;
+    let mut play = Play::start(args, database, flaw, folder).await?;
     let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, WORKERS, args.long) };
     play.harm(harms, args.long).await?;
     play.settle(if flaw.is_some() { PATIENCE / 6 } else { PATIENCE }).await?;
@@ -79,17 +86,17 @@ pub(crate) async fn play(args: &Args, flaw: Option<InboxFlaw>, folder: &Path) ->
 }
 
 impl Play {
-    async fn start(args: &Args, flaw: Option<InboxFlaw>, folder: &Path) -> anyhow::Result<Self> {
-        let server = tokio::task::spawn_blocking(PostgresServer::start).await.context("no server")?;
-        let mut tables = PostgresStore::builder(server.url()).create(true);
-        if let Ok(number) = std::env::var("IDEMPOTENT_POSTGRES_PARTITIONS") {
-            tables = tables.partitions(number.parse()?);
-        }
-        tables.connect().await?;
-        server.psql("postgres", "CREATE TABLE effects (key bigint NOT NULL, part int NOT NULL)");
+    async fn start(
+        args: &Args,
+        database: InboxDatabase,
+        flaw: Option<InboxFlaw>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let server = tokio::task::spawn_blocking(move || Server::start(database)).await.context("no server")?;
+        server.prepare().await?;
         let proxy = Proxy::start(&server.address()).await;
         let store = server.url().replace(&server.address(), &proxy.address());
-        let start = Start { worker: 0, seed: args.seed, store, flaw };
+        let start = Start { worker: 0, seed: args.seed, store, database, flaw };
         Ok(Self {
             server: Arc::new(server),
             proxy,
@@ -106,6 +113,7 @@ impl Play {
             kills: 0,
             acked: 0,
             taken_over: 0,
+            ended: 0,
             harms: Harms::default(),
             lines: Vec::new(),
         })
@@ -161,10 +169,7 @@ impl Play {
             // One at a time.
             Harm::Crash if self.jobs.is_empty() => {
                 let server = self.server.clone();
-                self.jobs.spawn_blocking(move || {
-                    server.kill();
-                    server.restart();
-                });
+                self.jobs.spawn_blocking(move || server.crash());
                 self.harms.crashes += 1;
             }
             Harm::Crash => {}
@@ -215,8 +220,9 @@ impl Play {
                 let dies = doomed.then(|| self.dice.pick(&Point::ALL)).flatten();
                 let fails =
                     dies == Some(Point::AtRelease) || (!self.peace && dies.is_none() && self.dice.percent(FAILING));
+                let ends = !self.peace && dies.is_none() && self.dice.percent(ENDING);
                 self.out.insert(self.deliveries, (id, key));
-                self.workers.places[place].deliver(&Deliver { delivery: self.deliveries, key, fails, dies });
+                self.workers.places[place].deliver(&Deliver { delivery: self.deliveries, key, fails, ends, dies });
             }
         }
     }
@@ -237,6 +243,7 @@ impl Play {
             Some(News::Ready) => self.workers.places[place].ready = true,
             Some(News::Dies(point)) => *self.died.entry(point).or_default() += 1,
             Some(News::TakenOver) => self.taken_over += 1,
+            Some(News::Ended) => self.ended += 1,
             Some(News::Ack { delivery }) => {
                 if let Some((_, key)) = self.out.remove(&delivery) {
                     self.acked += 1;
@@ -263,7 +270,7 @@ impl Play {
         while self.jobs.join_next().await.is_some() {}
         keep(args, &History::new(std::mem::take(&mut self.lines)))?;
         self.harms.unsettled = (self.queue.len() + self.out.len()) as u64;
-        let found = judge::rows(&self.server.url(), self.keys).await?;
+        let found = judge::rows(&self.server, self.keys).await?;
         let (unknowns, seconds) = (self.proxy.met(), args.enough());
         let mut verdict = Verdict::of_rows(args, self.harms, (self.kills, self.taken_over, unknowns, self.keys), took);
         verdict.find(found);
@@ -273,6 +280,7 @@ impl Play {
         verdict.tell("connections cut", self.harms.cuts, u64::from(seconds >= 5));
         verdict.tell("crashes of the server", self.harms.crashes, u64::from(seconds >= 8));
         verdict.tell("taken over", self.taken_over, some / 2);
+        verdict.tell("transactions ended by a handler", self.ended, some);
         verdict.tell("acknowledged", self.acked, some);
         for point in Point::ALL {
             let times = self.died.get(&point).copied().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The protocol between the harness and a worker: one JSON object per line.
 use serde::{Deserialize, Serialize};
 
-use super::InboxFlaw;
+use super::{InboxDatabase, InboxFlaw};
 
 /// The first line a worker reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -9,6 +9,7 @@ pub(super) struct Start {
     pub(super) worker: u32,
     pub(super) seed: u64,
     pub(super) store: String,
+    pub(super) database: InboxDatabase,
     pub(super) flaw: Option<InboxFlaw>,
 }
 
@@ -75,6 +76,8 @@ pub(super) struct Deliver {
     pub(super) key: u64,
     /// True if the handler fails after its effect.
     pub(super) fails: bool,
+    /// True if a statement of the handler ends its transaction, before any effect.
+    pub(super) ends: bool,
     pub(super) dies: Option<Point>,
 }
 
@@ -87,6 +90,8 @@ pub(super) enum News {
     Dies(Point),
     /// A run took over from one that died.
     TakenOver,
+    /// A handler has ended its transaction.
+    Ended,
     Ack {
         delivery: u64,
     },

@@ -1,18 +1,19 @@
 //! A worker process that handles deliveries in transactions and kills itself at selected points.
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::reply::DefaultReply;
 use idempotent::store::ClaimMode;
-use idempotent::{
-    Call, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, PostgresStore, Scene,
-};
-use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
+use idempotent::{Call, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Scene};
+use sqlx::pool::PoolOptions;
+use sqlx::{MySql, Pool, Postgres};
 use tokio::sync::mpsc;
 
-use super::InboxFlaw;
+use super::database::Engine;
 use super::dying_transactions::{Begins, DyingTransactions, Tx};
 use super::wire::{Deliver, News, Point, Start};
+use super::{InboxDatabase, InboxFlaw};
 use crate::dice::Dice;
 use crate::dying_store::die;
 use crate::failed::Failed;
@@ -21,11 +22,11 @@ use crate::process::{self, begin, next};
 /// The size of a stored value in bytes.
 const KEPT: u64 = 64;
 
-struct Worker {
+struct Worker<D: Engine> {
     executor: Executor,
-    mortal: DyingTransactions<PostgresStore>,
+    mortal: DyingTransactions<D::Store>,
     /// The pool for effects outside of the run's transaction, for the workers with this bug.
-    pool: PgPool,
+    pool: Pool<D>,
     flaw: Option<InboxFlaw>,
     news: mpsc::UnboundedSender<News>,
 }
@@ -39,10 +40,28 @@ struct Worker {
 /// Its deliveries continue in the runtime.
 pub async fn run() -> anyhow::Result<()> {
     let Some((start, mut orders)) = begin::<Start>().await? else { return Ok(()) };
-    let news = process::news();
-    let worker = Arc::new(Worker::start(&start, news).await?);
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let work = async {
+        match start.database {
+            InboxDatabase::Postgres => work::<Postgres>(&start, &mut received).await,
+            InboxDatabase::MariaDb => work::<MySql>(&start, &mut received).await,
+        }
+    };
+    let read = async {
+        while let Some(order) = next::<Deliver>(&mut orders).await? {
+            // The other side lives as long as this one.
+            let _ = sender.send(order);
+        }
+        drop(sender);
+        Ok(())
+    };
+    tokio::try_join!(work, read).map(drop)
+}
+
+async fn work<D: Engine>(start: &Start, orders: &mut mpsc::UnboundedReceiver<Deliver>) -> anyhow::Result<()> {
+    let worker = Arc::new(Worker::<D>::start(start, process::news()).await?);
     worker.tell(News::Ready);
-    while let Some(order) = next::<Deliver>(&mut orders).await? {
+    while let Some(order) = orders.recv().await {
         let worker = worker.clone();
         tokio::spawn(async move { worker.deliver(&order).await });
     }
@@ -57,12 +76,12 @@ fn policy() -> Policy {
     delays.lease(Duration::from_secs(1)).max_result(KEPT).max_retries(Policy::NO_LIMIT)
 }
 
-impl Worker {
+impl<D: Engine> Worker<D> {
     async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
-        let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(2));
+        let pool = PoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(2));
         let pool = pool.test_before_acquire(false).connect_lazy(&start.store)?;
         let store = loop {
-            match PostgresStore::on_pool(pool.clone()).connect().await {
+            match D::open(pool.clone()).await {
                 Ok(store) => break store,
                 // Faults do not wait until it has started.
                 Err(error) => eprintln!("worker {}: {error}", start.worker),
@@ -71,7 +90,8 @@ impl Worker {
         };
         let mortal =
             DyingTransactions::new(Arc::new(store), Dice::new(start.seed, u64::from(start.worker)), start.flaw);
-        let executor = Executor::builder(Begins(mortal.clone())).policy(Scene::Mq, policy()).build()?;
+        let executor =
+            Executor::builder(Begins(mortal.clone(), PhantomData::<fn() -> D>)).policy(Scene::Mq, policy()).build()?;
         Ok(Self { executor, mortal, pool, flaw: start.flaw, news })
     }
 
@@ -127,7 +147,7 @@ impl Worker {
         }
         // Half of the keys each way.
         let mode = if order.key.is_multiple_of(2) { ClaimMode::Inside } else { ClaimMode::Leased };
-        let (call, lender) = call.within::<Tx>(&self.executor, mode);
+        let (call, lender) = call.within::<Tx<D>>(&self.executor, mode);
         let run = || async { self.handle(&mut lender.lend(), order).await };
         // A run without a stored value commits with no statement after its claim.
         match order.key % 4 {
@@ -137,14 +157,18 @@ impl Worker {
     }
 
     /// Two rows, which belong together.
-    async fn handle(&self, tx: &mut Tx, order: &Deliver) -> Result<String, Failed> {
+    async fn handle(&self, tx: &mut D::Connection, order: &Deliver) -> Result<String, Failed> {
         if Lease::current().is_some_and(|lease| lease.taken_over().is_some()) {
             self.tell(News::TakenOver);
         }
         self.die_at(order, Point::BeforeEffect);
-        effect(tx, order.key, 1).await?;
+        if order.ends {
+            return self.end(tx, order).await;
+        }
+        let key = i64::try_from(order.key).unwrap_or(i64::MAX);
+        D::insert(tx, key, 1).await?;
         self.die_at(order, Point::InEffect);
-        effect(tx, order.key, 2).await?;
+        D::insert(tx, key, 2).await?;
         self.die_at(order, Point::AfterEffect);
         if order.fails {
             return Err(Failed);
@@ -152,9 +176,13 @@ impl Worker {
         let length = if order.dies == Some(Point::ValueNotKept) { 2 * KEPT } else { order.key % 16 };
         Ok("x".repeat(usize::try_from(length).unwrap_or_default()))
     }
-}
 
-async fn effect(connection: &mut PgConnection, key: u64, part: i32) -> Result<(), sqlx::Error> {
-    let insert = sqlx::query("INSERT INTO effects(key, part) VALUES ($1, $2)");
-    insert.bind(i64::try_from(key).unwrap_or(i64::MAX)).bind(part).execute(connection).await.map(drop)
+    /// Ends the transaction by a statement, and takes itself for done or failed: only the proof at the end tells. There is no
+    /// effect, because a part of one would be repeated.
+    async fn end(&self, tx: &mut D::Connection, order: &Deliver) -> Result<String, Failed> {
+        let place = usize::try_from(order.delivery).unwrap_or_default() % D::ENDING.len();
+        D::execute(tx, D::ENDING[place]).await?;
+        self.tell(News::Ended);
+        if order.fails { Err(Failed) } else { Ok("x".repeat(usize::try_from(order.key % 16).unwrap_or_default())) }
+    }
 }

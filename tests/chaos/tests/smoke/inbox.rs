@@ -14,6 +14,13 @@ mod extras {
     }
 
     #[test]
+    fn handlers_that_end_their_transactions_on_mariadb_lose_no_message() {
+        let closing = holds(&["inbox-mariadb", "--seconds", "20", "--seed", "5"]);
+        assert_eq!(closing["name"].as_str(), Some("inbox-mariadb"));
+        println!("{closing}");
+    }
+
+    #[test]
     fn each_key_has_its_effect_once_under_kills_at_each_place_and_lost_commits() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("history.jsonl");
