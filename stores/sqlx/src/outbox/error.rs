@@ -1,6 +1,8 @@
 //! The error of an outbox.
 use std::fmt;
 
+use idempotent_core::__private::url::unreached;
+
 use crate::sql_database::PoolError;
 
 /// An error of an outbox, with a [`kind`](Self::kind), a context and a cause.
@@ -58,16 +60,28 @@ impl From<PoolError> for OutboxError {
 /// Returns a text with the error code only: the database's own text may quote written values.
 fn context(cause: &sqlx::Error) -> String {
     let Some(error) = cause.as_database_error() else {
-        return "the connection of the outbox to the database failed".into();
+        return match cause {
+            sqlx::Error::Io(io) => {
+                format!("the connection of the outbox to the database failed ({io}): {}", unreached(&io.to_string()))
+            }
+            sqlx::Error::PoolTimedOut => NO_CONNECTION.into(),
+            _ => "the connection of the outbox to the database failed".into(),
+        };
     };
     match error.code().as_deref().unwrap_or_default() {
         "42P01" | "42S02" => MISSING.into(),
         _ if error.message().starts_with("no such table") => MISSING.into(),
         #[cfg(feature = "sqlite")]
         _ if crate::sqlite::is_stale(cause) => crate::sqlite::STALE.into(),
+        code if code == "25006" || error.message().contains("read-only") => READ_ONLY.into(),
         code => format!("the database refused the statement of the outbox (code {code})"),
     }
 }
+
+const NO_CONNECTION: &str = "the pool of the outbox had no connection in time: check that the server is running, the address of the pool, \
+                             and its number of connections";
+const READ_ONLY: &str =
+    "the database of the outbox takes no writes, probably a replica: name the primary in the URL of the pool";
 
 const MISSING: &str = "the outbox's table is missing in the database of this connection: is it the one that \
                        `Outbox::builder` was given, opened once with `create(true)`?";

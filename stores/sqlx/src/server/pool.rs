@@ -5,7 +5,7 @@
 //! connection.
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ pub(crate) enum Pool<DB: Database> {
 /// A pool of the user's.
 pub(crate) struct SharedPool<DB: Database> {
     pool: sqlx::Pool<DB>,
-    /// True if a server of the pool took no writes, until the next transaction.
-    refused: AtomicBool,
+    /// The number of transactions that close the idle connections before they begin, since a server of the pool took no writes.
+    renewals: AtomicU32,
 }
 
 /// The time of the last answer that the server takes no writes. Connections from before may lead to a primary that was demoted
@@ -104,7 +104,7 @@ impl<DB: Database> Pool<DB> {
     }
 
     pub(crate) fn shared(pool: sqlx::Pool<DB>) -> Self {
-        Self::Shared(SharedPool { pool, refused: AtomicBool::new(false) })
+        Self::Shared(SharedPool { pool, renewals: AtomicU32::new(0) })
     }
 
     /// Stops the use of all open connections, after an answer that the server takes no writes.
@@ -113,16 +113,16 @@ impl<DB: Database> Pool<DB> {
             Self::Own(own) => *own.refused.last() = Some(Instant::now()),
             Self::Shared(shared) => {
                 close_idle(&shared.pool);
-                shared.refused.store(true, Ordering::Relaxed);
+                shared.renewals.store(shared.pool.options().get_max_connections().max(2), Ordering::Relaxed);
             }
         }
     }
 
-    /// Closes the idle connections of a pool of the user's after a refusal: that of a transaction returns to its pool only after the
-    /// refusal. Pools of the store close each connection from before.
+    /// Closes the idle connections of a pool of the user's after a refusal: the connections of transactions return to their pool only
+    /// later. Pools of the store close each connection from before.
     pub(super) fn before_transaction(&self) {
         if let Self::Shared(shared) = self
-            && shared.refused.swap(false, Ordering::Relaxed)
+            && shared.renewals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         {
             close_idle(&shared.pool);
         }
