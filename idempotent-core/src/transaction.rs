@@ -199,7 +199,7 @@ enum ReturnTo<T: 'static> {
     Step(Arc<SlotState<T>>),
 }
 
-/// The transaction of a step, after its closure has returned it. A transaction that nobody takes is abandoned.
+/// The transaction of a step, after its closure has returned it. An unclaimed transaction is abandoned.
 pub(crate) struct StepTransactionSlot<T: 'static>(Arc<SlotState<T>>);
 
 struct SlotState<T: 'static> {

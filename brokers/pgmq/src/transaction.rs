@@ -64,6 +64,9 @@ impl PgmqMessage {
 
     /// Deletes the message in this transaction. The deletion takes effect with the commit.
     ///
+    /// Call this method last. If a later statement of the handler commits the transaction (`COMMIT`), the deletion is committed without
+    /// the record. The run then fails with `TransactionEnded`, and no redelivery follows.
+    ///
     /// # Errors
     /// - `Gone`: another consumer holds the message, or the message is settled. Roll back.
     /// - `Fatal`, `Transient`: the statement failed, and PostgreSQL has aborted the transaction.

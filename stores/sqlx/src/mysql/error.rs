@@ -54,7 +54,7 @@ pub(super) fn rolls_back(number: u32) -> bool {
     matches!(number, 1213 | 1020 | 1205)
 }
 
-/// Returns what the error of a statement at the end of a run says about its transaction.
+/// Returns the meaning of an error of a statement at the end of a run for its transaction.
 pub(super) fn proof(error: &dyn DatabaseError) -> Option<FailedProof> {
     match number(error) {
         // The savepoint is missing.

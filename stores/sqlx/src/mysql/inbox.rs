@@ -15,7 +15,7 @@ const SESSION: &str = "concat_ws('|',coalesce(database(),''),@@autocommit,@@sql_
     @@unique_checks,@@innodb_lock_wait_timeout,@@lock_wait_timeout,@@sql_safe_updates,@@completion_type,\
     @@character_set_client,@@character_set_results,@@collation_connection,coalesce(current_role(),''),\
     /*M!100000 @@tx_isolation,@@tx_read_only */ /*!80000 @@transaction_isolation,@@transaction_read_only */)";
-/// The column that says whether the settings are the same.
+/// The column with 1 if the settings are the same.
 pub(super) const SAME: &str = "idempotent_same";
 
 /// Returns the statements about the transactions of runs. The mark is a savepoint, which ends with its transaction.

@@ -15,7 +15,7 @@ const SESSION: &str = "concat_ws('|',current_user,session_user,current_setting('
     current_setting('row_security'),current_setting('statement_timeout'),current_setting('lock_timeout'),\
     current_setting('idle_in_transaction_session_timeout'),current_setting('synchronous_commit'),\
     current_setting('TimeZone'),current_setting('DateStyle'))";
-/// The column that says whether the settings are the same.
+/// The column with 1 if the settings are the same.
 pub(super) const SAME: &str = "idempotent_same";
 /// The number of the transaction, which marks the records that it claims.
 const TRANSACTION: &str = "convert_to(txid_current()::text,'UTF8')";
@@ -84,7 +84,7 @@ pub(super) fn run_texts(mark: &str) -> RunTexts {
     }
 }
 
-/// Returns what the error of a statement at the end of a run says about its transaction.
+/// Returns the meaning of an error of a statement at the end of a run for its transaction.
 pub(super) fn proof(error: &dyn DatabaseError) -> Option<FailedProof> {
     let is = |text| error.code().as_deref() == Some("22P02") && error.message().contains(text);
     match () {

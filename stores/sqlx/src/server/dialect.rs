@@ -38,12 +38,12 @@ pub(crate) trait Dialect: Driver {
     ) -> impl DialectFuture<StatementResult<Vec<u128>>>;
     /// Returns the statements about the transactions of runs, with this random mark.
     fn run_texts(mark: &str) -> RunTexts;
-    /// Returns what the error of one of [`RunTexts`], or of [`completing`](Self::completing), says about the transaction.
+    /// Returns the meaning of an error of [`RunTexts`], or of [`completing`](Self::completing), for the transaction.
     fn proof(error: &dyn DatabaseError) -> Option<FailedProof>;
-    /// Returns true if the rows of [`RunTexts::roll_back`] say that the server has rolled back the transaction for an error of the
+    /// Returns true if, by the rows of [`RunTexts::roll_back`], the server has rolled back the transaction for an error of the
     /// last statement.
     fn was_rolled_back(rows: &[Row<Self>]) -> bool;
-    /// Returns true if one of the rows says that the handler has changed the settings of the session.
+    /// Returns true if the handler has changed the settings of the session, by one of the rows.
     fn is_changed(rows: &[Row<Self>]) -> bool;
     /// Marks the transaction as that of a claim of this owner, unless the claim has done so.
     fn mark_claim(connection: &mut Connection<Self>, owner: &str) -> impl DriverFuture<()>;
@@ -87,15 +87,15 @@ pub(crate) trait Dialect: Driver {
 pub(crate) struct RunTexts {
     /// Begins a transaction and marks it.
     pub(crate) begin: String,
-    /// Fails if the transaction is not the marked one. Tells whether the session is as it was at the beginning. Can be repeated.
+    /// Fails if the transaction is not the marked one. Compares the session with its beginning. Can be repeated.
     pub(crate) stands: String,
     /// Commits. The statements before it have proved that the transaction is the marked one.
     pub(crate) commit: String,
-    /// Rolls back the marked transaction, and fails if it is another one. Tells the same about the session.
+    /// Rolls back the marked transaction, and fails if it is another one. Compares the session, too.
     pub(crate) roll_back: String,
     /// Rolls back any transaction, and releases the locks of the session.
     pub(crate) recover: String,
-    /// Tells once more whether the session is as it was, after the transaction.
+    /// Compares the session once more, after the transaction.
     pub(crate) is_same: String,
     /// Ends the connection at the server, with its locks, settings and open transaction.
     pub(crate) end_connection: String,

@@ -177,7 +177,7 @@ impl<D: Engine> Worker<D> {
         Ok("x".repeat(usize::try_from(length).unwrap_or_default()))
     }
 
-    /// Ends the transaction by a statement, and takes itself for done or failed: only the proof at the end tells. There is no
+    /// Ends the transaction by a statement, and takes itself for done or failed: only the proof at the end can show it. There is no
     /// effect, because a part of one would be repeated.
     async fn end(&self, tx: &mut D::Connection, order: &Deliver) -> Result<String, Failed> {
         let place = usize::try_from(order.delivery).unwrap_or_default() % D::ENDING.len();
