@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{DeadLetters, SourceError, SourceErrorKind, StoredLetter, answer_within};
 use redis::Value;
 
 use crate::connection::{Connection, client};
@@ -94,9 +94,32 @@ impl StreamsDeadLetters {
 #[async_trait]
 impl DeadLetters for StreamsDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
+        answer_within(COUNTING, self.count_all()).await
+    }
+
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        answer_within(READING, self.read_next()).await
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        answer_within(PUTTING_BACK, self.put_back_listed()).await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        answer_within(REMOVING, self.discard_listed()).await
+    }
+}
+
+const COUNTING: &str = "counting the dead letters";
+const READING: &str = "reading the dead letters";
+const REMOVING: &str = "removing a dead letter";
+const PUTTING_BACK: &str = "putting an entry back";
+
+impl StreamsDeadLetters {
+    async fn count_all(&mut self) -> Result<u64, SourceError> {
         let mut rest = redis::cmd("XLEN");
         rest.arg(&*self.layout.stream);
-        let counted = self.connection.query("counting the dead letters", &rest).await?;
+        let counted = self.connection.query(COUNTING, &rest).await?;
         let Value::Int(all) = counted else { return Err(fatal("XLEN: unexpected reply")) };
         let mut newest = redis::cmd("XREVRANGE");
         newest.arg(&*self.layout.stream).arg("+").arg("-").arg("COUNT").arg(1);
@@ -106,11 +129,11 @@ impl DeadLetters for StreamsDeadLetters {
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
         range.arg(&*self.layout.stream).arg(from).arg(self.end.as_deref().unwrap_or("+")).arg("COUNT").arg(1);
-        let found = self.connection.query("reading the dead letters", &range).await?;
+        let found = self.connection.query(READING, &range).await?;
         let Some(entry) = reply::parse_range(found)?.pop() else { return Ok(None) };
         let mut delivery = self.layout.delivery(&entry);
         delivery.delivered = None;
@@ -121,7 +144,7 @@ impl DeadLetters for StreamsDeadLetters {
         Ok(Some(letter))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
+    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
         let at = self.listed()?;
         let moved = match &self.large {
             Some(fields) => self.move_large(at, fields).await?,
@@ -141,10 +164,10 @@ impl DeadLetters for StreamsDeadLetters {
         }
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
+    async fn discard_listed(&mut self) -> Result<bool, SourceError> {
         let mut remove = redis::cmd("XDEL");
         remove.arg(&*self.layout.stream).arg(self.listed()?);
-        match self.connection.query("removing a dead letter", &remove).await? {
+        match self.connection.query(REMOVING, &remove).await? {
             Value::Int(removed @ 0..=1) => {
                 self.done = true;
                 Ok(removed == 1)
@@ -153,8 +176,6 @@ impl DeadLetters for StreamsDeadLetters {
         }
     }
 }
-
-const PUTTING_BACK: &str = "putting an entry back";
 
 impl StreamsDeadLetters {
     /// Returns the id of the entry that `next` returned last.

@@ -52,8 +52,8 @@ type PublishResult = Result<Published, PublishError>;
 ///   sent again, the stream may contain it twice, with the same id.
 /// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached within 2 s, is loading, full or read-only, or
 ///   lacks replicas.
-/// - [`Refused`](PublishErrorKind::Refused): the key has another type, a permission is missing, or a stream that must
-///   [exist](Self::existing) does not.
+/// - [`Refused`](PublishErrorKind::Refused): the key has another type, a permission is missing, a stream that must
+///   [exist](Self::existing) does not, or a value is larger than `proto-max-bulk-len` of the server.
 ///
 /// Each call sends `PING` first, so a connection that broke in the meantime does not lead to ambiguous results.
 ///
@@ -63,7 +63,8 @@ type PublishResult = Result<Published, PublishError>;
 /// an outbox notices the loss and resends the message.
 ///
 /// # Permissions
-/// A user needs `~orders +ping +xadd +evalsha +script|load`. The publisher never trims streams.
+/// A user needs `~orders +ping +xadd +evalsha +script|load`. Without `+config|get`, a value that is too large is `Unconfirmed`. The
+/// publisher never trims streams.
 #[must_use]
 pub struct StreamsPublisher {
     connection: Connection,
@@ -159,10 +160,26 @@ impl StreamsPublisher {
         for (name, value) in fields {
             add.arg(*name).arg(*value);
         }
-        match open.query(&add).await.map_err(unpublished)? {
-            Value::Nil => Err(no_stream(stream)),
-            id => published_at(stream, id),
+        match open.query(&add).await {
+            Ok(Value::Nil) => Err(no_stream(stream)),
+            Ok(id) => published_at(stream, id),
+            Err(error) => Err(self.too_large(fields).await.unwrap_or_else(|| unpublished(error))),
         }
+    }
+
+    /// Returns the refusal of an entry with a value that is larger than the server accepts. The server ends the connection at such a
+    /// value, often before its error can be read.
+    async fn too_large(&self, fields: &Fields<'_>) -> Option<PublishError> {
+        let largest = fields.iter().flat_map(|(name, value)| [name.len(), value.len()]).max()?;
+        if largest <= SMALLEST_LIMIT {
+            return None;
+        }
+        let open = self.connection.verified().await.ok()?;
+        let limit = open.query(redis::cmd("CONFIG").arg("GET").arg(LIMIT)).await.ok()?;
+        let limit: usize = redis::from_redis_value::<(String, String)>(limit).ok()?.1.parse().ok()?;
+        let text =
+            || format!("a value has {largest} bytes, and `{LIMIT}` of the server is {limit}; raise it, or send less");
+        (largest > limit).then(|| PublishError::new(PublishErrorKind::Refused, text()))
     }
 
     async fn add_all(&self, open: &OpenConnection<'_>, entries: &[(&str, Fields<'_>)]) -> Vec<PublishResult> {
@@ -193,6 +210,10 @@ impl StreamsPublisher {
         results
     }
 }
+
+/// The setting of the server that limits a value, and its smallest value.
+const LIMIT: &str = "proto-max-bulk-len";
+const SMALLEST_LIMIT: usize = 1 << 20;
 
 #[async_trait]
 impl Publish for StreamsPublisher {

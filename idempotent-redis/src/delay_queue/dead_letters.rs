@@ -1,6 +1,6 @@
 //! Listing, redriving and removing dead letters.
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, DelayError, LetterId, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{DeadLetters, DelayError, LetterId, SourceError, SourceErrorKind, StoredLetter, answer_within};
 use redis::Value;
 
 use super::queue::DelayQueue;
@@ -37,7 +37,7 @@ impl DelayDeadLetters {
     }
 
     async fn next_of_slot(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        let doing = "reading the dead letters";
+        let doing = READING;
         let args = ScriptArgs::new().text(&self.cursor.0).text(&self.cursor.1).number(1_u64);
         let keys = self.queue.keys(self.slot).clone();
         let reply = self.queue.0.servers.call(DelayScript::Letters, &keys, &args).await;
@@ -92,6 +92,28 @@ impl DelayDeadLetters {
 #[async_trait]
 impl DeadLetters for DelayDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
+        answer_within("counting the dead letters", self.count_all()).await
+    }
+
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        answer_within(READING, self.read_next()).await
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let (doing, args) = ("putting back", ScriptArgs::new().text(&self.cursor.1));
+        answer_within(doing, self.change(doing, DelayScript::Redrive, &args)).await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let (doing, args) = ("removing a dead letter", ScriptArgs::new().text(&self.cursor.1).text(&self.cursor.0));
+        answer_within(doing, self.change(doing, DelayScript::Discard, &args)).await
+    }
+}
+
+const READING: &str = "reading the dead letters";
+
+impl DelayDeadLetters {
+    async fn count_all(&mut self) -> Result<u64, SourceError> {
         let counts = self.queue.counts_by_slot().await.map_err(|error| {
             let kind = match error.kind() {
                 idempotent_mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,
@@ -103,7 +125,7 @@ impl DeadLetters for DelayDeadLetters {
         Ok(counts.iter().map(|(counts, _)| counts.dead).sum())
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         while self.slot < self.queue.0.settings.slots {
             if let Some(letter) = self.next_of_slot().await? {
                 return Ok(Some(letter));
@@ -113,16 +135,6 @@ impl DeadLetters for DelayDeadLetters {
             self.is_listed = false;
         }
         Ok(None)
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let args = ScriptArgs::new().text(&self.cursor.1);
-        self.change("putting back", DelayScript::Redrive, &args).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let args = ScriptArgs::new().text(&self.cursor.1).text(&self.cursor.0);
-        self.change("removing a dead letter", DelayScript::Discard, &args).await
     }
 }
 

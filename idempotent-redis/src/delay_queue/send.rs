@@ -12,11 +12,11 @@ use super::queue::DelayQueue;
 use super::received::id_of;
 use super::reply_items::ReplyItems;
 use super::scripts::DelayScript;
-use super::servers::{ScriptArgs, delay_error, unexpected_reply};
+use super::servers::{SIZE_LIMIT, ScriptArgs, delay_error, unexpected_reply};
 use super::slot_calls::MAX_BATCH;
 
 /// Maximum size of a batch in bytes, unless a single message is larger. Other clients wait while the server runs a
-/// script.
+/// script. No server has a lower limit.
 const MOST_BYTES: usize = 1 << 20;
 
 /// An encoded message, and the index of its result.
@@ -36,8 +36,8 @@ impl DelayQueue {
     /// error.
     ///
     /// # Errors
-    /// `Refused` for an invalid message: a `time_range` of 0 ms, a priority up to 16, or a fixed time in the past.
-    /// Other errors by [`kind`](DelayError::kind).
+    /// `Refused` for an invalid message: a `time_range` of 0 ms, a priority up to 16, a fixed time in the past, or more bytes than the
+    /// server's `proto-max-bulk-len`. Without `+config|get`, the last one is `Ambiguous`. Other errors by [`kind`](DelayError::kind).
     ///
     /// # Cancellation
     /// The message may or may not be stored.
@@ -84,6 +84,10 @@ impl DelayQueue {
             match self.send_step(slot, step).await {
                 Ok(sent) => results.extend(places.zip(sent)),
                 Err(error) => {
+                    if let Some(refused) = self.too_large(slot, step).await {
+                        results.extend(places.zip([Err(refused)]));
+                        continue;
+                    }
                     let error = Arc::new(error);
                     results.extend(places.map(|at| (at, Err(delay_error("sending", error.clone())))));
                     failed = true;
@@ -91,6 +95,21 @@ impl DelayQueue {
             }
         }
         results
+    }
+
+    /// Returns the refusal of a message that is larger than the server accepts. The server ends the connection at such a message,
+    /// often before its error can be read.
+    async fn too_large(&self, slot: u16, step: &[EncodedMessage]) -> Option<DelayError> {
+        let [EncodedMessage { payload, .. }] = step else { return None };
+        if payload.len() <= MOST_BYTES {
+            return None;
+        }
+        let limit = self.0.servers.size_limit(self.keys(slot)).await?;
+        let text = || {
+            let size = payload.len();
+            format!("the message has {size} bytes, and `{SIZE_LIMIT}` of the server is {limit}; raise it, or send less")
+        };
+        (payload.len() > limit).then(|| DelayError::new(DelayErrorKind::Refused, text()))
     }
 
     async fn send_step(

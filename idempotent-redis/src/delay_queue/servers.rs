@@ -46,6 +46,41 @@ impl QueueServers {
     }
 }
 
+/// The setting of a server that limits an argument.
+pub(crate) const SIZE_LIMIT: &str = "proto-max-bulk-len";
+
+impl QueueServers {
+    /// Returns the size limit of an argument, or `None` if the server does not tell it.
+    pub(crate) async fn size_limit(&self, keys: &SlotKeys) -> Option<usize> {
+        let call = SizeLimitCall(keys);
+        let limit = match self.topology.call(&call, BUDGET).await {
+            Ok(limit) => limit,
+            // The server has ended the first connection.
+            Err(_) => self.topology.call(&call, BUDGET).await.ok()?,
+        };
+        redis::from_redis_value::<(String, String)>(limit).ok()?.1.parse().ok()
+    }
+}
+
+/// A request for the size limit of the server of a slot.
+struct SizeLimitCall<'a>(&'a SlotKeys);
+
+impl RoutedCall for SizeLimitCall<'_> {
+    type Reply = Value;
+
+    fn key(&self) -> &str {
+        &self.0.0[0]
+    }
+
+    async fn send(&self, batcher: &CallBatcher) -> Result<Value, CallFailure> {
+        batcher.connection().send(redis::cmd("CONFIG").arg("GET").arg(SIZE_LIMIT)).await
+    }
+
+    async fn send_asking(&self, batcher: &CallBatcher) -> Result<Value, CallFailure> {
+        self.send(batcher).await
+    }
+}
+
 /// The arguments of a script, concatenated.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptArgs {

@@ -1,12 +1,15 @@
 //! The publisher: the reported result of each message matches the stream.
 use std::time::Duration;
 
+use idempotent_core::Timestamp;
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::{RedisServer, Value};
-use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
-use idempotent_redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
+use idempotent_mq::{
+    DeadLetter, OutboundMessage, Publish, PublishError, PublishErrorKind, Published, Redrive, Settlement, Source,
+};
+use idempotent_redis_streams::{StartPosition, StreamsDeadLetters, StreamsPublisher, StreamsSource};
 
-use crate::world::{World, receive};
+use crate::world::{World, one, receive, settle};
 
 use PublishErrorKind::{Refused, Unconfirmed, Unsent};
 
@@ -34,6 +37,34 @@ fn ids(world: &World, stream: &str) -> Vec<String> {
     }
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
     world.entries(stream).iter().map(|entry| text(&entry[3])).collect()
+}
+
+#[tokio::test]
+async fn a_value_of_the_size_limit_is_sent_dead_lettered_and_redriven_and_one_byte_more_is_refused() {
+    const LIMIT: usize = 1 << 20;
+    let world = World::new();
+    world.server.command(&["CONFIG", "SET", "proto-max-bulk-len", &LIMIT.to_string()]);
+    let mut source = world.source("a").await;
+    let publisher = publisher(&world.server.url());
+    for length in [LIMIT - 1, LIMIT] {
+        let sent = OutboundMessage::new("orders", "m", vec![b'x'; length]);
+        assert!(publisher.publish(&[sent]).await[0].is_ok());
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no", Timestamp(1)))).await;
+        let redriven = Redrive::new().run(&mut StreamsDeadLetters::new(world.server.url(), "orders").unwrap()).await;
+        assert!(redriven.failed.is_none() && redriven.put_back == 1, "{redriven:?}");
+        let again = one(&mut source).await;
+        assert_eq!(again.0.body.len(), length);
+        settle(&source.settler(), &again, Settlement::Ack).await;
+    }
+    for large in [
+        OutboundMessage::new("orders", "m", vec![b'x'; LIMIT + 1]),
+        message("m").header("trace", vec![b'x'; LIMIT + 1]),
+    ] {
+        let error = publisher.publish(&[large]).await.remove(0).unwrap_err();
+        assert!(error.kind() == Refused && error.to_string().contains("`proto-max-bulk-len`"), "{error}");
+    }
+    assert!(publisher.publish(&[message("next")]).await[0].is_ok());
 }
 
 #[tokio::test]

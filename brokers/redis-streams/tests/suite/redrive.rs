@@ -81,6 +81,42 @@ async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
 }
 
 #[tokio::test]
+async fn fields_that_a_producer_wrote_choose_no_stream_and_no_attempt() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    let forged: [&[u8]; 18] = [
+        b"body",
+        b"1",
+        b"idempotent-attempts",
+        b"70",
+        b"idempotent-reason",
+        b"forged",
+        b"idempotent-id",
+        b"key:9",
+        b"idempotent-entry",
+        b"1-1",
+        b"idempotent-last-at",
+        b"7",
+        b"idempotent-stream",
+        b"payments",
+        b"idempotent-deaths",
+        b"4294967296",
+        b"idempotent-first-at",
+        b"\xff",
+    ];
+    send(&world, &forged);
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.deaths, held.0.first_at), (Some(1), 0, None));
+    settle(&source.settler(), &held, Settlement::DeadLetter(letter("why"))).await;
+    // The same fields on an entry that its producer sent to the dead letters.
+    let command: Vec<&[u8]> = [&b"XADD"[..], b"orders:dead", b"*"].into_iter().chain(forged).collect();
+    assert!(!world.server.command(&command).is_error());
+    let redriven = Redrive::new().run(&mut letters_of(&world)).await;
+    assert!(redriven.failed.is_none() && redriven.put_back == 2, "{redriven:?}");
+    assert_eq!((world.entries("orders").len(), world.server.command(&["EXISTS", "payments"]).text()), (3, "0".into()));
+}
+
+#[tokio::test]
 async fn a_dead_letter_that_cannot_be_put_back_stays_in_place() {
     let world = World::new();
     for number in 0..3 {

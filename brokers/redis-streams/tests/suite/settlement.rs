@@ -43,6 +43,19 @@ async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_retry_mark_of_another_program_holds_up_nothing() {
+    let world = World::new();
+    let mut source = world.source("a").await;
+    let id = world.send("1");
+    let held = one(&mut source).await;
+    settle(&source.settler(), &held, retry(ms(1))).await;
+    let mark: [&[u8]; 4] = [b"HSET", b"orders:attempts:billing", id.as_bytes(), b"\xff 99999999999 x"];
+    assert!(!world.server.command(&mark).is_error());
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(1), Some(2)));
+}
+
+#[tokio::test]
 async fn each_end_of_an_entry_removes_its_retry_mark() {
     for keep in [TrimPolicy::Everything, TrimPolicy::Unacknowledged] {
         let world = World::new();

@@ -20,10 +20,12 @@ local function wake(at)
 end
 
 -- Returns the state of a message: deliveries, attempt, used retries of the queue, deaths, first delivery time, last
--- reason.
+-- reason. A state that another program wrote is that of a new message, so that it holds up no other message.
 local function parse(kept)
   local taken, attempt, used, deaths, first, why = string.match(kept, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return {tonumber(taken), tonumber(attempt), tonumber(used), tonumber(deaths), tonumber(first), why}
+  if not taken then return {0, 1, 0, 0, 0, ''} end
+  local function small(number) return math.min(tonumber(number), 4000000000) end
+  return {small(taken), small(attempt), small(used), small(deaths), math.min(tonumber(first), 9000000000000000), why}
 end
 local function written(s) return table.concat({s[1], s[2], s[3], s[4], text(s[5]), s[6]}, ' ') end
 local function read(m) return parse(call('HGET', state, m) or '0 1 0 0 0 ') end
@@ -32,6 +34,7 @@ local function write(m, s) call('HSET', state, m, written(s)) end
 -- Returns the due time or priority, the name in `ids`, and the start of the payload.
 local function parts(value)
   local given, size, at = string.match(value, '^(%d+) (%d+) ()')
+  if not given then return 17, '', 1 end
   size = tonumber(size)
   return tonumber(given), string.sub(value, at, at + size - 1), at + size
 end

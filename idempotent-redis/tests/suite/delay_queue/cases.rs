@@ -51,6 +51,7 @@ macro_rules! each_case {
             redelivery::a_batch_is_committed_by_one_call_with_a_result_per_delivery
             redelivery::a_message_without_a_body_is_skipped
             redelivery::an_undecodable_message_is_dead_lettered_with_its_bytes
+            redelivery::damaged_data_of_a_message_holds_up_no_other_message
             dead_letters::dead_letters_are_listed_oldest_first_and_redriven_as_first_attempts
             dead_letters::dead_letters_are_listed_in_order_of_death_and_cannot_be_cancelled
             dead_letters::a_message_that_dies_again_has_two_deaths

@@ -1,5 +1,6 @@
 //! Dead letters, counts, and purging of a topic.
-use idempotent_mq::{Cancelled, DeadLetters, Redrive};
+use idempotent_harness::servers::RedisServer;
+use idempotent_mq::{Cancelled, DeadLetters, DelayErrorKind, Redrive};
 use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, RetryDelay, SettleResult};
 
 use crate::delay_queue::world::{World, due, letters, ms, new, only, time};
@@ -213,4 +214,26 @@ pub(crate) async fn numbers_are_unique_with_a_stopped_or_backward_clock(world: &
         ids.push(new(queue.send(&DelayMessage::after(ms(0), "")).await.unwrap()).id);
     }
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+}
+
+#[tokio::test]
+async fn a_message_of_the_size_limit_is_sent_buried_and_redriven_and_one_byte_more_is_refused() {
+    const LIMIT: usize = 1 << 20;
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "proto-max-bulk-len", &LIMIT.to_string()]);
+    let queue = DelayQueue::builder(server.url(), "orders").slots(1).max_retries(0).connect().await.unwrap();
+    // A version, no business key and no headers.
+    const BESIDE: usize = 3;
+    for length in [LIMIT - BESIDE - 1, LIMIT - BESIDE] {
+        die(&queue, &DelayMessage::after(ms(0), vec![b'x'; length]).id("m")).await;
+        let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
+        assert!(redriven.failed.is_none() && redriven.put_back == 1, "{redriven:?}");
+        let again = only(queue.receiver().receive_now(10).await.unwrap());
+        assert_eq!(again.body.len(), length);
+        assert_eq!(queue.commit(&again).await.unwrap(), SettleResult::Done);
+    }
+    let large = DelayMessage::after(ms(0), vec![b'x'; LIMIT - BESIDE + 1]).id("m");
+    let error = queue.send(&large).await.unwrap_err();
+    assert!(error.kind() == DelayErrorKind::Refused && error.to_string().contains("`proto-max-bulk-len`"), "{error}");
+    new(queue.send(&DelayMessage::after(ms(0), "next").id("n")).await.unwrap());
 }

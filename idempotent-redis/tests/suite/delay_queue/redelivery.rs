@@ -333,3 +333,24 @@ pub(crate) async fn an_undecodable_message_is_dead_lettered_with_its_bytes(world
     assert_eq!(delivery.body, b"0 2 ki\tof another version");
     assert!(letter.reason.contains("this version"));
 }
+
+pub(crate) async fn damaged_data_of_a_message_holds_up_no_other_message(world: &World) {
+    let queue = world.queue().await;
+    let mut receiver = queue.receiver();
+    for body in ["words", "numbers", "no body", "whole"] {
+        new(queue.send(&DelayMessage::after(ms(0), body)).await.unwrap());
+    }
+    let members = world.look("ZRANGE", "due", &["0", "-1"]);
+    let [words, numbers, body] = [0, 1, 2].map(|at| members.items()[at].text());
+    world.look("HSET", "state", &[&words, "written by another program"]);
+    world.look("HSET", "state", &[&numbers, "99999999999999999999 99999999999 0 99999999999 99999999999999999999 x"]);
+    world.look("HSET", "msg", &[&body, "written by another program"]);
+    let taken = receiver.receive_now(10).await.unwrap();
+    let bodies: Vec<_> = taken.iter().map(|taken| String::from_utf8_lossy(&taken.body).into_owned()).collect();
+    assert_eq!(bodies, ["words", "numbers", "whole"]);
+    let (letter, _) = only(letters(&queue).await);
+    assert_eq!(letter.body, b"written by another program");
+    for taken in &taken {
+        assert_eq!(queue.commit(taken).await.unwrap(), SettleResult::Done);
+    }
+}

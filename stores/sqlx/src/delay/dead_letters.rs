@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, DelayError, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{DeadLetter, DeadLetters, DelayError, SourceError, SourceErrorKind, StoredLetter, answer_within};
 
 use super::DelayTable;
 use super::database::DelayDb;
@@ -43,16 +43,39 @@ impl<Db: DelayDb> DelayTableDeadLetters<Db> {
 #[async_trait]
 impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let rows = self.table.fetch(self.table.0.statements.count_dead(), Vec::new(), "i").await;
-        let rows = rows.map_err(|error| source_error("counting the dead letters", error))?;
-        Ok(rows.into_iter().next().map_or(0, |mut row| row.int().unsigned_abs()))
+        answer_within(COUNTING, self.count_all()).await
     }
 
     async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        answer_within(READING, self.read_next()).await
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        answer_within(PUTTING_BACK, self.put_back_brought()).await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        answer_within(REMOVING, self.discard_brought()).await
+    }
+}
+
+const COUNTING: &str = "counting the dead letters";
+const READING: &str = "reading the dead letters";
+const PUTTING_BACK: &str = "putting back";
+const REMOVING: &str = "removing a dead letter";
+
+impl<Db: DelayDb> DelayTableDeadLetters<Db> {
+    async fn count_all(&mut self) -> Result<u64, SourceError> {
+        let rows = self.table.fetch(self.table.0.statements.count_dead(), Vec::new(), "i").await;
+        let rows = rows.map_err(|error| source_error(COUNTING, error))?;
+        Ok(rows.into_iter().next().map_or(0, |mut row| row.int().unsigned_abs()))
+    }
+
+    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let (died, seq) = self.behind;
         let args = vec![SqlValue::from(died), SqlValue::from(died), SqlValue::from(seq)];
         let rows = self.table.fetch(self.table.0.statements.letter(), args, LETTER_SHAPE).await;
-        let rows = rows.map_err(|error| source_error("reading the dead letters", error))?;
+        let rows = rows.map_err(|error| source_error(READING, error))?;
         let Some(mut row) = rows.into_iter().next() else {
             self.brought = false;
             return Ok(None);
@@ -69,7 +92,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         Ok(Some(StoredLetter::at(seq, delivery, Some(letter))))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
+    async fn put_back_brought(&mut self) -> Result<bool, SourceError> {
         self.check_brought()?;
         let args = || vec![self.table.now(), SqlValue::from(self.behind.1)];
         let back = match self.table.revive(true, args()).await {
@@ -77,20 +100,20 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
             Ok(None) => self.table.revive(false, args()).await,
             back => back,
         };
-        let back = back.map_err(|error| source_error("putting back", error))?;
+        let back = back.map_err(|error| source_error(PUTTING_BACK, error))?;
         self.brought = false;
         self.table.notify(self.table.wakeup_after(std::time::Duration::ZERO, false));
         Ok(back.unwrap_or_default() > 0)
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
+    async fn discard_brought(&mut self) -> Result<bool, SourceError> {
         self.check_brought()?;
         let (died, seq) = self.behind;
         let removed = self
             .table
             .execute(self.table.0.statements.discard(), vec![SqlValue::from(seq), SqlValue::from(died)])
             .await;
-        let removed = removed.map_err(|error| source_error("removing a dead letter", error))?;
+        let removed = removed.map_err(|error| source_error(REMOVING, error))?;
         self.brought = false;
         Ok(removed > 0)
     }
