@@ -4,7 +4,7 @@ use idempotent_redis::{
     DelayDelivery, DelayMessage, DelayReceiver, DelaySource, RetryDelay, RollbackResult, SettleResult,
 };
 
-use crate::delay_queue::world::{World, due, letters, ms, new, only, time};
+use crate::delay_queue::world::{MINUTE, World, due, letters, ms, new, only, time};
 
 async fn one(receiver: &mut DelayReceiver) -> DelayDelivery {
     only(receiver.receive_now(10).await.unwrap())
@@ -353,4 +353,13 @@ pub(crate) async fn damaged_data_of_a_message_holds_up_no_other_message(world: &
     for taken in &taken {
         assert_eq!(queue.commit(taken).await.unwrap(), SettleResult::Done);
     }
+    // The body is damaged while the message is held, and the delivery expires without a retry left.
+    let queue = world.queue_with(|builder| builder.visibility(MINUTE).max_retries(0)).await;
+    new(queue.send(&DelayMessage::after(ms(0), "held")).await.unwrap());
+    assert_eq!(due(&mut receiver).await, ["held"]);
+    let held = world.look("ZRANGE", "held", &["0", "-1"]).items()[0].text();
+    world.look("HSET", "msg", &[&held, "damaged"]);
+    world.at(60_001);
+    assert!(queue.receiver().receive_now(10).await.unwrap().is_empty());
+    assert_eq!(letters(&queue).await.len(), 2);
 }
