@@ -160,7 +160,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 38] = [
+const CHAOS: [&str; 39] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
