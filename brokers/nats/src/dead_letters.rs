@@ -19,8 +19,8 @@ use crate::raw_message::StoredMessage;
 /// Each letter is published to its original subject, and then removed. A letter whose subject is unknown or not in the stream is
 /// [`Refused`](idempotent_mq::SourceErrorKind::Refused), unless [`putting_back_to`](Self::putting_back_to) names a subject.
 ///
-/// If the process dies in between, or two processes redrive the same letter, the stream drops the second copy within its duplicate window (2 min by default). A later copy is a duplicate
-/// with the same id. All consumers of the subject receive the message again.
+/// If the process dies in between, or two processes redrive the same letter, the stream drops the second copy within its duplicate
+/// window (2 min by default). A later copy is a duplicate with the same id. All consumers of the subject receive the message again.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
