@@ -349,7 +349,10 @@ async fn several_messages_given_up_at_once_give_one_alert() {
         world.pass(10);
     }
     let meeting = Arc::new(Meeting(Barrier::new(3), AtomicU32::new(0)));
-    assert_eq!(world.relay().alerts(meeting.clone()).round().await.unwrap().given_up, 3);
+    let relay = world.relay().alerts(meeting.clone());
+    assert_eq!(relay.round().await.unwrap().given_up, 3);
+    // Ends once the alerts are sent.
+    relay.run(async {}).await;
     assert_eq!(meeting.1.load(SeqCst), 3);
 }
 
