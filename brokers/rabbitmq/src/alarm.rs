@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::broker_url::BrokerUrl;
 use crate::error::is_of_channel;
 
-/// What the broker and the client have reported about a connection.
+/// The reports of the broker and the client about a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alarm(watch::Sender<ConnectionReport>);
 

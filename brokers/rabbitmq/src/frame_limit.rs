@@ -21,7 +21,7 @@ const DELIVERY_ROOM: usize = 200;
 /// The bytes that the broker adds to a retried message, without names of queues: an entry in `x-death`, the headers of
 /// the first and the last death, and a second entry if the message is then dead-lettered by the broker.
 const RETRY_ROOM: usize = DELIVERY_ROOM + 560;
-/// How often these headers contain the name of a retry queue or of the consumed queue.
+/// The number of times that these headers contain the name of a retry queue or of the consumed queue.
 const NAMES: usize = 6;
 /// The length that the name of a retry queue adds to the name of the consumed queue, at most.
 const RETRY_SUFFIX: usize = 20;

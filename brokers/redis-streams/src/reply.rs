@@ -64,7 +64,7 @@ pub(crate) fn parse_idle(value: Value) -> Result<IdleEntries, SourceError> {
         let entries = entries.into_iter().map(|entry| {
             let [id, fields, Value::Int(delivered), mark] = array(entry)? else { return None };
             let entry = read(Value::Array(vec![id, fields]), u32::try_from(delivered).unwrap_or(u32::MAX))?;
-            // Another program may have written something else.
+            // Another program may have written other data.
             Some(StreamEntry { mark: text(mark).and_then(|mark| RetryMark::parse(&mark)), ..entry })
         });
         Some(IdleEntries { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })

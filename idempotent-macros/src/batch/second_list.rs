@@ -1,4 +1,4 @@
-//! Refuses a second list beside the items of a batch: the body gets the items whose keys are free, and all of the other list.
+//! Refuses a second list next to the items of a batch: the body gets the items whose keys are free, and all of the other list.
 use quote::ToTokens;
 use syn::{
     Error, FnArg, GenericArgument, GenericParam, Generics, Ident, Pat, PathArguments, Result, Type, TypeParamBound,

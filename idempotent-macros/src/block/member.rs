@@ -40,7 +40,7 @@ pub(crate) enum ExpandedItem {
     Protected(TokenStream),
     /// An unprotected function, with a check of its return type.
     Checked(TokenStream),
-    /// An unchanged declaration, with a check that stands beside the block.
+    /// An unchanged declaration, with a check that follows the block.
     Declared(TokenStream),
     Unchanged,
 }
@@ -182,7 +182,7 @@ fn no_future(krate: Option<&Path>, function: &AnnotatedFunction) -> Option<Token
     Some(function.into_token_stream())
 }
 
-/// Returns the check of a declaration, as an item beside the block. `None` if its types have names of the block, which are unknown there.
+/// Returns the check of a declaration, as an item after the block. `None` if its types have names of the block, which are unknown there.
 fn beside(krate: Option<&Path>, head: &TokenStream, signature: &Signature) -> Option<TokenStream> {
     let mut named = Vec::new();
     if let ReturnType::Type(_, ty) = &signature.output {

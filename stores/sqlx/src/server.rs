@@ -33,7 +33,7 @@ mod tls;
 mod value;
 
 pub(crate) use self::connect::connect;
-pub(crate) use self::dialect::{BatchKind, Dialect, DialectFuture, FailedProof, PurgeStep, RunTexts, WriteResult};
+pub(crate) use self::dialect::{BatchKind, Dialect, DialectFuture, FailedProof, PurgeStep, WriteResult};
 pub(crate) use self::driver::{Driver, DriverFuture, Query};
 pub(crate) use self::error::{ErrorContext, Phase};
 pub(crate) use self::health::HealthQuery;
@@ -51,8 +51,8 @@ pub(crate) use self::runner::{StatementResult, StatementRunner, settled};
 pub(crate) use self::settings::{ServerSettings, ServerTarget, server_builder};
 pub(crate) use self::statement::{BoundStatement, Statement};
 pub(crate) use self::statements::{
-    OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, plus, renewed, sound,
-    vacated,
+    OrderStatements, RunTexts, Statements, StepStatements, TransactionStatements, completed, ended, guard, plus,
+    renewed, sound, vacated,
 };
 pub(crate) use self::steps::server_steps;
 pub(crate) use self::store::{FoundRecord, ServerStore};

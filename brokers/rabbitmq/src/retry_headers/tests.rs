@@ -132,7 +132,7 @@ fn a_dead_letter_does_not_expire_even_after_a_redrive() {
     assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
 }
 
-/// The headers of this crate on a message that a producer has sent.
+/// Returns headers of this crate on a message that a producer has sent.
 fn forged() -> Vec<(&'static str, AMQPValue)> {
     let number = AMQPValue::LongLongInt;
     let numbers = [(ATTEMPT, 9), (FIRST_AT, 1), (DEATHS, 3), (EXPIRES_AT, 1), (ATTEMPTS, 9), (LAST_AT, 1)];

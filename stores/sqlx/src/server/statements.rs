@@ -63,6 +63,25 @@ pub(crate) struct StepStatements {
     pub(crate) purge: Statement,
 }
 
+/// The statements about the transactions of runs. Each is sent without parameters.
+#[derive(Debug)]
+pub(crate) struct RunTexts {
+    /// Begins a transaction and marks it.
+    pub(crate) begin: String,
+    /// Fails if the transaction is not the marked one. Compares the session with its beginning. Can be repeated.
+    pub(crate) stands: String,
+    /// Commits. The statements before it have proved that the transaction is the marked one.
+    pub(crate) commit: String,
+    /// Rolls back the marked transaction, and fails if it is another one. Compares the session, too.
+    pub(crate) roll_back: String,
+    /// Rolls back any transaction, and releases the locks of the session.
+    pub(crate) recover: String,
+    /// Compares the session once more, after the transaction.
+    pub(crate) is_same: String,
+    /// Ends the connection at the server, with its locks, settings and open transaction.
+    pub(crate) end_connection: String,
+}
+
 impl StepStatements {
     /// Creates statements with numbered parameters.
     #[cfg(feature = "postgres")]

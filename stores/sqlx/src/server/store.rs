@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use idempotent_core::{Clock, Record, StoreError, Timestamp};
 
-use super::dialect::RunTexts;
 use super::driver::{Driver, Row};
 use super::error::Phase;
 use super::recent_keys::RecentKeys;
 use super::runner::StatementRunner;
 use super::statement::BoundStatement;
-use super::statements::{OrderStatements, Statements, StepStatements, TransactionStatements};
+use super::statements::{OrderStatements, RunTexts, Statements, StepStatements, TransactionStatements};
 use crate::row::{self, COLUMNS, Cells, signed};
 
 /// An upper bound of the duration of a statement.
