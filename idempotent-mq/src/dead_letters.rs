@@ -194,6 +194,7 @@ pub async fn answer_within<T>(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use idempotent_core::Timestamp;
 

@@ -13,7 +13,7 @@ use crate::{Delivery, Position};
 /// runs the handler, records the [result](DeliveryResult::Done), and then acknowledges. If a process dies in between, the broker
 /// still has the delivery, or the sender sees the record.
 ///
-/// The log also outlives the keys in the store: the consumer acknowledges a message without a run if the log says that it is
+/// The log also outlives the keys in the store: the consumer acknowledges a message without a run if the log reports that it is
 /// [`Consumed`](SenderState::Consumed) or [`Void`](SenderState::Void). See
 /// [`ConsumerBuilder::skip_consumed`](crate::ConsumerBuilder::skip_consumed).
 #[async_trait]

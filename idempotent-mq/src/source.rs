@@ -90,7 +90,7 @@ pub trait Settle<Tag>: Send + Sync + 'static {
     /// settlement failed.
     ///
     /// A copy is larger than its original. Check the size of a copy before it is sent, with room for what the broker adds. A dead
-    /// letter that does not fit keeps only the necessary headers, or names the place of the original, and its reason says so.
+    /// letter that does not fit keeps only the necessary headers, or names the place of the original, and its reason states that.
     ///
     /// # Cancellation
     /// The consumer may drop the future at the end of the grace period. The delivery is then settled, or the broker delivers

@@ -84,7 +84,7 @@ impl ExecutorBuilder {
     /// once. 100 ms bounds the claims of such a key to 10 per second and process, unless the store fails or takes longer
     /// for an answer.
     ///
-    /// While this executor runs a key, a duplicate is deferred, or waits if the policy says so, without a claim. After
+    /// While this executor runs a key, a duplicate is deferred, or waits if the policy permits it, without a claim. After
     /// the store has answered that another process runs the key, this answer counts for the interval, until this
     /// executor learns of the settlement. An executor whose own lease may have ended asks the store, as do calls with
     /// another payload, with an order, or in a transaction.

@@ -27,7 +27,7 @@ pub trait AdmittedClaim: Send + Sync {
     /// Notes that the store answered.
     fn answered(&self);
 
-    /// Notes that this claim says nothing about the store: no request of it waits, or something without a request answered it.
+    /// Notes that this claim shows nothing about the store: no request of it waits, or something without a request answered it.
     fn exempt(&self);
 
     /// Returns the end of the admission, or `None` if the claim may wait until its own timeout.

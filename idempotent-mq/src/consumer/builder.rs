@@ -173,7 +173,7 @@ impl<S: Source> ConsumerBuilder<S> {
 
     /// Sets whether the consumer trusts its [message log](Self::log) more than the store.
     ///
-    /// With `true`, the consumer acknowledges a delivery without a run if the log says that this consumer has consumed the message
+    /// With `true`, the consumer acknowledges a delivery without a run if the log reports that this consumer has consumed the message
     /// ([`SenderState::Consumed`](crate::SenderState::Consumed)), or that its sender has voided the message
     /// ([`SenderState::Void`](crate::SenderState::Void)). A consumed message then has no second effect after the store has lost its
     /// key, as after `FLUSHALL` or an eviction. The consumer counts these deliveries as

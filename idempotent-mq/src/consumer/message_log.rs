@@ -44,7 +44,7 @@ pub(super) async fn note<Tag>(
     (receipts.into_iter().map(entry).collect(), noted)
 }
 
-/// Returns the end of a delivery that needs no run, because the log says that the message is consumed or void. The store need not
+/// Returns the end of a delivery that needs no run, because the log reports that the message is consumed or void. The store need not
 /// know the message's key any more.
 pub(super) fn without_run<Tag>(job: &DeliveryJob<Tag>) -> Option<DeliveryEnd> {
     // With this setting off, the consumer has no name in the log.

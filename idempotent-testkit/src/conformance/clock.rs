@@ -26,7 +26,7 @@ pub(super) async fn caught(mut law: Law<'_>) -> Result<(), Broken> {
     .await
 }
 
-/// Panics like the law or, if the clock is the reason, with a message that says so.
+/// Panics like the law or, if the clock is the reason, with a message that names it.
 pub(super) async fn blame(broken: Broken, wrong: impl AsyncFnOnce() -> Option<String>) {
     // A broken store may not answer any more.
     match tokio::time::timeout(Duration::from_secs(5), wrong()).await {

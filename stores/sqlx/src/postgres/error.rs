@@ -11,7 +11,7 @@ pub(super) fn ends_connection(error: &dyn DatabaseError) -> bool {
     ["08", "57P", "25P03", "25P04"].iter().any(|gone| state.starts_with(gone))
 }
 
-/// Returns true if the session takes no writes: its server is a standby or a demoted primary, or a setting of the session says so.
+/// Returns true if the session takes no writes: its server is a standby or a demoted primary, or a setting of the session forbids them.
 pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
     error.code().as_deref() == Some(READ_ONLY)
 }

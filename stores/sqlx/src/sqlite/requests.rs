@@ -241,7 +241,7 @@ impl RecordAccess {
         self.settle(turn, ask, write).await
     }
 
-    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
+    /// Sends a guarded write. Where it wrote nothing, the protocol decides what that means.
     async fn settle<A: Request<Answer = Settled>>(
         &self,
         turn: &mut ConnectionGuard<'_>,

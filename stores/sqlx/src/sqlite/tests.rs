@@ -54,7 +54,7 @@ fn held(part: &str) -> ClaimHandle {
     ClaimHandle::unanswered(key(part), OwnerToken(1))
 }
 
-/// Checks that the error says that the disk is full.
+/// Checks that the error names the full disk.
 #[track_caller]
 fn is_full<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     let error = answer.unwrap_err();

@@ -1,4 +1,4 @@
-//! What an error says that the client returns while it connects: the address, the cause and the remedy. The same for every server,
+//! The text of an error that the client returns while it connects: the address, the cause and the remedy. The same for every server,
 //! with a table of its own.
 use std::io::Write;
 use std::net::TcpListener;

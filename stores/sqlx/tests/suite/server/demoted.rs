@@ -1,4 +1,4 @@
-//! A primary that is demoted behind its address while connections to it stay open: the same for every server.
+//! A primary that is demoted at its address while connections to it stay open: the same for every server.
 use std::any::Any;
 use std::sync::Arc;
 
