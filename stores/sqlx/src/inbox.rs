@@ -22,7 +22,9 @@ use sqlx::{Database, Transaction};
 pub(crate) use self::database::{EffectClaim, FinalWrite, InboxDatabase, consumed, ended, in_place, rolled_back};
 pub use self::step_transactions::StepTransaction;
 pub(crate) use self::step_transactions::step_transactions;
-pub(crate) use self::transactional_run::{RECORD_CHANGED, transactional_run};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use self::transactional_run::RECORD_CHANGED;
+pub(crate) use self::transactional_run::transactional_run;
 
 /// An inbox: runs handlers in a transaction of the executor's store. Effect and record are committed together, so
 /// each key takes effect once, even if the process is killed at any point.

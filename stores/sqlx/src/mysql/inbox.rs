@@ -29,7 +29,7 @@ pub(super) fn run_texts(mark: &str) -> RunTexts {
         stands: format!("{proved}; {set}; {is_same}"),
         commit: "COMMIT".to_owned(),
         roll_back: format!("SHOW ERRORS; {proved}; ROLLBACK; {is_same}"),
-        recover: format!("ROLLBACK; SELECT release_all_locks()"),
+        recover: "ROLLBACK; SELECT release_all_locks()".to_owned(),
         is_same,
         end_connection: "KILL CONNECTION connection_id()".to_owned(),
     }
