@@ -89,13 +89,16 @@ impl Server {
     }
 
     /// Returns the keys with the numbers of rows of both parts, and the number of consumed records.
-    pub(super) async fn rows(&self) -> anyhow::Result<(Vec<(i64, i64, i64)>, i64)> {
+    pub(super) async fn rows(&self) -> anyhow::Result<(Counts, i64)> {
         match self {
             Self::Postgres(server) => Ok(Postgres::rows(&server.url()).await?),
             Self::MariaDb(server) => Ok(MySql::rows(&server.url()).await?),
         }
     }
 }
+
+/// For each message, the message and the numbers of its first and second effects.
+type Counts = Vec<(i64, i64, i64)>;
 
 /// What a worker needs of a database.
 pub(super) trait Engine: Database {
@@ -117,7 +120,7 @@ pub(super) trait Engine: Database {
         text: &'static str,
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
-    fn rows(url: &str) -> impl Future<Output = Result<(Vec<(i64, i64, i64)>, i64), sqlx::Error>> + Send;
+    fn rows(url: &str) -> impl Future<Output = Result<(Counts, i64), sqlx::Error>> + Send;
 }
 
 macro_rules! engine {
@@ -139,7 +142,7 @@ macro_rules! engine {
                 sqlx::raw_sql(text).execute(connection).await.map(drop)
             }
 
-            async fn rows(url: &str) -> Result<(Vec<(i64, i64, i64)>, i64), sqlx::Error> {
+            async fn rows(url: &str) -> Result<(Counts, i64), sqlx::Error> {
                 let mut connection = <Self as Database>::Connection::connect(url).await?;
                 let counts = "SELECT message, count(CASE WHEN part = 1 THEN 1 END), count(CASE WHEN part = 2 THEN 1 END) \
                               FROM effects GROUP BY message";
