@@ -50,7 +50,7 @@ impl Address {
         demote(&self.servers[0]);
         self.proxy.move_to(&self.servers[1].address());
         let (mut refused, mut in_a_row) = (0, 0);
-        for number in 1..1_000 {
+        for number in 1..200_000 {
             match write(number).await {
                 // The open sessions learn of the demotion one after the other.
                 Ok(()) if refused == 0 => {}
