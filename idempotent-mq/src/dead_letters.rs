@@ -178,7 +178,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Waits up to 30 s for the answer to a call of an operator. `doing` names the call in the error.
 ///
 /// # Errors
-/// Those of the call, or [`Transient`](SourceErrorKind::Transient) after the time limit.
+/// Returns the errors of the call, and [`Transient`](SourceErrorKind::Transient) after the time limit.
 ///
 /// # Cancellation
 /// That of the call, which is dropped at the time limit.

@@ -100,7 +100,7 @@ impl Server {
 /// For each message, the message and the numbers of its first and second effects.
 type Counts = Vec<(i64, i64, i64)>;
 
-/// What a worker needs of a database.
+/// The operations of a worker on a database.
 pub(super) trait Engine: Database {
     type Store: Store + Clone + 'static;
 
