@@ -115,8 +115,8 @@ async fn a_consumer_counts_the_sessions_that_an_unreadable_message_ends_and_ackn
         let (log, store) = (Arc::new(Log::default()), Arc::new(MemoryStore::new()));
         let process = Process::start(source, "billing", &executor(&store, Policy::new()), log.by_id(done), |b| b);
         process.until("the messages before it", |counts| counts.acked >= 3).await;
-        process.until("errors", |counts| counts.source_errors >= 3).await;
-        assert!(forwarder.cuts() >= 3);
+        // The forwarder counts a cut after the client sees it.
+        process.until("errors", |counts| counts.source_errors >= 3 && forwarder.cuts() >= 3).await;
         // A quorum queue delivers the messages behind it, too.
         if name == "unreadable.classic" {
             until("it is returned", async || (world.count(name).await == 2).then_some(())).await;
