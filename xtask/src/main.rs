@@ -61,7 +61,8 @@ Proofs that take hours
   chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
   mutants [AREA | FILE ...] [--seed N] [--unit | --switched] [--write] [--list]
                     changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox,
-                    metrics, otel; --seed picks three files; --unit runs the unit tests only; --switched puts all mutants
+                    metrics, otel, rabbitmq, kafka, nats, sqs, pgmq, redis-streams, tonic, actix, operate, console, cli;
+                    --seed picks three files; --unit runs the unit tests only; --switched puts all mutants
                     of an area into one build; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 

