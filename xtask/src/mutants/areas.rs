@@ -360,7 +360,7 @@ mod tests {
     fn each_area_has_files_and_no_tests_among_them() {
         for area in &AREAS {
             let files = files(area).unwrap();
-            assert!(files.len() > 5, "{}: {files:?}", area.name);
+            assert!(files.len() >= 5, "{}: {files:?}", area.name);
             assert!(files.iter().all(|file| !file.ends_with("tests.rs")), "{files:?}");
             assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
         }
