@@ -242,7 +242,8 @@ impl World {
         }
         let body = Body::new(http_body_util::Full::new(Bytes::copy_from_slice(body)));
         let response = self.channel.clone().oneshot(request.body(body).unwrap()).await.unwrap();
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        parts.headers.remove("date");
         let body = body.collect().await.unwrap();
         let trailers = body.trailers().cloned();
         Raw { http_status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
@@ -258,7 +259,7 @@ impl World {
 /// A gRPC body of the message `Payment { order: "tea" }`.
 pub(crate) const TEA: &[u8] = b"\0\0\0\0\x05\x0a\x03tea";
 
-/// A response in its parts.
+/// A response in its parts, without the time of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw {
     pub(crate) http_status: u16,
