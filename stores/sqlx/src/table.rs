@@ -45,7 +45,7 @@ impl Table {
 
     /// Returns the table in the schema in which it was found when the store opened. Statements with this name do not depend on a
     /// schema or database that a handler selects. The name of the schema need not follow the rules for names of ours.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    #[cfg(any(feature = "delay", feature = "mysql", feature = "outbox", feature = "postgres"))]
     pub(crate) fn found_in(self, schema: &str) -> Self {
         Self { schema: Some(schema.into()), ..self }
     }

@@ -159,7 +159,8 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     pub async fn open(self) -> Result<DelayTable<Db>, StoreError> {
         self.check()?;
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        Db::migrate(&self.pool, table.name(), self.create).await?;
+        let schema = Db::migrate(&self.pool, table.name(), self.create).await?;
+        let table = schema.map_or_else(|| table.clone(), |schema| table.clone().found_in(&schema));
         Ok(DelayTable(Arc::new(DelayTableInner {
             pool: self.pool,
             statements: DelayStatements::new(Db::DIALECT, &table, self.visibility, self.max_lost),

@@ -75,6 +75,11 @@ pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
 /// The named lock of migrations, one for the whole server.
 const LOCK: &str = "idempotent migrations";
 
+/// Returns the database in which tables without a database are found.
+pub(super) async fn database(connection: &mut MySqlConnection) -> Result<String, sqlx::Error> {
+    sqlx::query_scalar("SELECT database()").fetch_one(connection).await
+}
+
 /// Applies what is missing. A second process waits for the lock, then finds nothing to do. Where nothing is missing
 /// nothing is locked or written.
 pub(super) async fn migrate(

@@ -49,7 +49,7 @@ pub(super) async fn open(
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     let database = match table.schema() {
         Some(schema) => schema.to_owned(),
-        None => sqlx::query_scalar("SELECT database()").fetch_one(&mut connection).await.map_err(told)?,
+        None => migrate::database(&mut connection).await.map_err(told)?,
     };
     let table = table.found_in(&database);
     // Whether it was said or not, it ends here.

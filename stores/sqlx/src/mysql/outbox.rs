@@ -80,7 +80,7 @@ pub(crate) async fn status(pool: &MySqlPool, table: &Table) -> Result<SchemaStat
 }
 
 /// Sees to the tables.
-pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
+pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let options = pool.connect_options();
     let place = migrate::place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
@@ -90,7 +90,8 @@ pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Re
     let migrated = migrate::migrate_to(&mut connection, &table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
+    let database = migrate::database(&mut connection).await;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
-    Ok(())
+    Ok(Some(database.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?))
 }

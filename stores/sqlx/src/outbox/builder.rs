@@ -117,7 +117,8 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     /// The tables may or may not have been created.
     pub async fn open(self) -> Result<Outbox<Db>, StoreError> {
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        Db::migrate(&self.pool, table.name(), self.create).await?;
+        let schema = Db::migrate(&self.pool, table.name(), self.create).await?;
+        let table = schema.map_or_else(|| table.clone(), |schema| table.clone().found_in(&schema));
         Ok(Outbox(Arc::new(OutboxInner {
             pool: self.pool,
             statements: OutboxStatements::new(Db::DIALECT, &table, self.edit),

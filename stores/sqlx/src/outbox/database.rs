@@ -12,8 +12,13 @@ use crate::table::Table;
 /// A database that can contain an [`Outbox`](crate::Outbox): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its
 /// feature. The trait is sealed.
 pub trait OutboxDb: SqlDatabase {
+    /// Applies missing migrations. Returns the schema or database of the table, if the database has several.
     #[doc(hidden)]
-    fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn migrate(
+        pool: &Pool<Self>,
+        table: &str,
+        create: bool,
+    ) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 
     /// Returns the status of the schema of the table.
     #[doc(hidden)]
@@ -28,7 +33,7 @@ macro_rules! outbox_db {
     ($($feature:literal $db:ty, $module:ident;)+) => {$(
         #[cfg(feature = $feature)]
         impl OutboxDb for $db {
-            async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
+            async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<Option<String>, StoreError> {
                 crate::$module::outbox::migrate(pool, &Table::new(table)?, create).await
             }
 

@@ -50,7 +50,7 @@ pub(crate) async fn status(pool: &PgPool, table: &Table) -> Result<SchemaStatus,
 }
 
 /// Sees to the table.
-pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {
+pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let place = migrate::place(pool, table.name());
     // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let connection = pool.connect_options().connect().await;
@@ -59,9 +59,10 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let migrated = migrate::migrate(&mut connection, table, &place, create, &KNOWN);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
+    let schema = migrate::schema_of(&mut connection, table).await;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
-    Ok(())
+    Ok(Some(schema.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?))
 }
 
 /// Converts an error. `sent`: the statement may have been executed.

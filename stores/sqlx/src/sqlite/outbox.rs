@@ -76,9 +76,10 @@ pub(crate) async fn status(pool: &SqlitePool, table: &Table) -> Result<SchemaSta
 }
 
 /// Sees to the tables.
-pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
+pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let place = migrate::place(pool, table.name());
     // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
     let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
-    migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
+    migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await?;
+    Ok(None)
 }

@@ -11,6 +11,8 @@ pub(crate) type Db = sqlx::MySql;
 pub(crate) type Server = idempotent_harness::servers::MariaDbServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE TABLE";
+/// Selects another database.
+pub(crate) const ELSEWHERE: &str = "USE information_schema";
 pub(crate) const HEX: &str = "unhex('DIGITS')";
 /// A source of the numbers `n`, each with an id.
 pub(crate) const NUMBERS: &str = "(SELECT seq AS n FROM seq_1_to_ROWS) AS numbers";

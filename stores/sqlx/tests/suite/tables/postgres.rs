@@ -11,6 +11,8 @@ pub(crate) type Db = sqlx::Postgres;
 pub(crate) type Server = idempotent_harness::servers::PostgresServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE";
+/// Selects another schema.
+pub(crate) const ELSEWHERE: &str = "SET LOCAL search_path TO pg_catalog";
 pub(crate) const HEX: &str = "decode('DIGITS','hex')";
 /// A source of the numbers `n`, each with an id.
 pub(crate) const NUMBERS: &str = "generate_series(1,ROWS) AS n";

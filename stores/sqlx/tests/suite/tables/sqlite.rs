@@ -5,6 +5,8 @@ use sqlx::{AssertSqlSafe, Row, Transaction};
 pub(crate) type Db = sqlx::Sqlite;
 
 pub(crate) const ANALYZE: &str = "ANALYZE";
+/// A statement without an effect: a connection has one schema.
+pub(crate) const ELSEWHERE: &str = "SELECT 1";
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(crate) const HEX: &str = "x'DIGITS'";
 /// A source of the numbers `n`, each with an id.

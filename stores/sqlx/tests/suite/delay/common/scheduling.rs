@@ -5,6 +5,7 @@ use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Retry, Scheduled, Settlement, SourceErrorKind};
 use idempotent_sqlx::ScheduledTask;
 
+use super::backend;
 use super::world::{Hand, SECOND, World, id};
 use crate::delay::clock::Moved;
 
@@ -30,6 +31,17 @@ async fn an_order_and_its_time_limit_are_one_commit_or_none() {
     tx.commit().await.unwrap();
     world.clock.advance(9 * SECOND);
     assert_eq!(world.counts().await, Default::default());
+}
+
+/// A handler that selects the schema or the database of its tenant.
+#[tokio::test]
+async fn a_task_is_in_the_table_that_was_opened_wherever_its_transaction_looks_for_tables() {
+    let world = World::new().await;
+    let mut tx = world.begin().await;
+    sqlx::raw_sql(backend::ELSEWHERE).execute(&mut *tx).await.unwrap();
+    assert_eq!(world.work.schedule_in(&mut tx, "k", Moved::at(SECOND), b"1").await.unwrap(), Scheduled::New);
+    tx.commit().await.unwrap();
+    assert_eq!(world.counts().await.waiting, 1);
 }
 
 #[tokio::test]

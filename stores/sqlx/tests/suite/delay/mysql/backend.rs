@@ -1,6 +1,6 @@
 //! The parts of the delay tests that differ on MariaDB.
 pub(super) use crate::tables::mysql::{
-    ANALYZE, BEGIN, Db, HEX, ID, Lines, NUMBERS, explain, fixture, other_transaction,
+    ANALYZE, BEGIN, Db, ELSEWHERE, HEX, ID, Lines, NUMBERS, explain, fixture, other_transaction,
 };
 
 /// Words of which a plan has at least one, and words that a plan never has.

@@ -2,6 +2,7 @@
 use idempotent_mq::{Headers, OUTBOX_HEADER, OutboundMessage};
 use idempotent_sqlx::{Enqueued, OutboxErrorKind, OutboxStatus};
 
+use super::backend;
 use super::world::{World, message, of};
 
 #[tokio::test]
@@ -48,6 +49,17 @@ async fn a_message_carries_a_header_that_is_its_own_and_the_same_each_time_it_is
     assert_eq!((header(0), header(1)), (header(2), header(3)));
     assert_ne!(header(0), header(1));
     assert!(header(0).len() == 32 && header(0).iter().all(u8::is_ascii_hexdigit));
+}
+
+/// A handler that selects the schema or the database of its tenant.
+#[tokio::test]
+async fn a_message_is_in_the_outbox_that_was_opened_wherever_its_transaction_looks_for_tables() {
+    let world = World::new().await;
+    let mut tx = world.begin().await;
+    sqlx::raw_sql(backend::ELSEWHERE).execute(&mut *tx).await.unwrap();
+    assert_eq!(world.outbox.enqueue(&mut tx, &message("a")).await.unwrap(), Enqueued::New);
+    tx.commit().await.unwrap();
+    assert_eq!((world.round().await.sent, world.broker.ids()), (1, vec!["a".to_owned()]));
 }
 
 /// A handler that passes on the headers of what it has received.

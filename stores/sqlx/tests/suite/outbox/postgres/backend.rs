@@ -1,5 +1,5 @@
 //! The parts of the outbox tests that differ on PostgreSQL.
-pub(super) use crate::tables::postgres::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, Server, explain, fixture};
+pub(super) use crate::tables::postgres::{ANALYZE, BEGIN, Db, ELSEWHERE, HEX, ID, NUMBERS, Server, explain, fixture};
 
 /// True if one statement can settle many messages.
 pub(super) const SETTLES_MANY: bool = true;

@@ -1,5 +1,5 @@
 //! The parts of the outbox tests that differ on SQLite.
-pub(super) use crate::tables::sqlite::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, explain, fixture};
+pub(super) use crate::tables::sqlite::{ANALYZE, BEGIN, Db, ELSEWHERE, HEX, ID, NUMBERS, explain, fixture};
 
 /// True if one statement can settle many messages.
 pub(super) const SETTLES_MANY: bool = true;
