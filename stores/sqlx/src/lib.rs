@@ -22,6 +22,8 @@ mod capped_count;
 mod delay;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod lost_result;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -42,6 +42,9 @@ use crate::server::{
 /// same number, on which a handler's statements wait for locks as the server is configured. A result must fit into one packet: the
 /// server's `max_allowed_packet`, usually 16 MiB. The store refuses a larger result before it is sent.
 ///
+/// A result that a full disk has no room for is left out, since the effect of its run is done. The store then refuses new claims
+/// until it has stored the largest such result.
+///
 /// # Proxies
 /// The tests run without a proxy. According to their documentation, two proxies are suitable with these settings, which send all
 /// statements of a connection to the primary. A replica that lags does not know the latest claims.
@@ -63,7 +66,7 @@ use crate::server::{
 /// yours, the store closes the connection and the idle ones.
 ///
 /// Capabilities: batch, search, purge, admin, inspect, steps, order, transact, health. The subjects of the health check are `rights`,
-/// `durability`, `isolation`, `engine`, `connections` and `purge`.
+/// `durability`, `isolation`, `engine`, `connections`, `space` and `purge`.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;

@@ -43,6 +43,9 @@ use crate::server::{
 ///
 /// An expired record stays in the table until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
+/// A result that a full disk has no room for is left out, since the effect of its run is done. The store then refuses new claims
+/// until it has stored the largest such result.
+///
 /// From about 100 million records on, [`partitions`](PostgresStoreBuilder::partitions) divides the tables, so that several vacuums
 /// work at the same time.
 ///
@@ -65,7 +68,7 @@ use crate::server::{
 /// `sslcert=FILE&sslkey=FILE`.
 ///
 /// Capabilities: batch, watch, search, purge, admin, inspect, steps, order, transact, health. The subjects of the health check are
-/// `rights`, `pooler`, `version`, `durability`, `isolation`, `indexes`, `bloat`, `connections` and `purge`.
+/// `rights`, `pooler`, `version`, `durability`, `isolation`, `indexes`, `bloat`, `connections`, `space` and `purge`.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;

@@ -52,7 +52,7 @@ pub(crate) use self::settings::{ServerSettings, ServerTarget, server_builder};
 pub(crate) use self::statement::{BoundStatement, Statement};
 pub(crate) use self::statements::{
     OrderStatements, RunTexts, Statements, StepStatements, TransactionStatements, completed, ended, guard, plus,
-    renewed, sound, vacated,
+    renewed, sound, vacated, value_stored,
 };
 pub(crate) use self::steps::server_steps;
 pub(crate) use self::store::{FoundRecord, ServerStore};

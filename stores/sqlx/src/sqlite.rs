@@ -13,7 +13,6 @@ mod error;
 mod group_tests;
 mod health;
 mod inbox;
-mod lost_result;
 mod migrate;
 mod open;
 mod options;

@@ -87,6 +87,10 @@ impl Driver for MySqlDialect {
         super::error::is_read_only(error)
     }
 
+    fn is_full(error: &dyn DatabaseError) -> bool {
+        error::is_full(error)
+    }
+
     fn ends_connection(error: &dyn DatabaseError) -> bool {
         error::ends_connection(error)
     }

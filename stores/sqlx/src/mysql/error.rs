@@ -15,6 +15,11 @@ pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
     matches!(number(error), 1290 | 1792 | 1836)
 }
 
+/// Returns true if the disk, or the file of a tablespace, had no room for the statement.
+pub(super) fn is_full(error: &dyn DatabaseError) -> bool {
+    matches!(number(error), 1021 | 1114)
+}
+
 /// Returns true if the server ended the connection, or may have.
 pub(super) fn ends_connection(error: &dyn DatabaseError) -> bool {
     let state = error.code().unwrap_or_default();

@@ -13,6 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::server_version::ServerVersion;
 use super::url::parse;
 use super::{inbox, sql};
+use crate::lost_result::LostResult;
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
@@ -91,6 +92,7 @@ pub(super) async fn open(
         order,
         runner,
         recent_keys: RecentKeys::new(),
+        lost: LostResult::default(),
         clock: settings.clock,
     }))
 }

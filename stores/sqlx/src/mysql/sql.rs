@@ -12,7 +12,7 @@
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::search::{SearchDialect, SearchSql};
-use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated, value_stored};
 use crate::table::Table;
 
 /// The same in all of a statement, whatever the session's time zone.
@@ -57,6 +57,7 @@ impl StatementBuilder {
             put: Statement::marks(&self.put()),
             renew: update(5, &|now| renewed(now, "$4")),
             complete: update(6, &|now| completed(now, "$4", "$5")),
+            store_value: Statement::marks(&self.writing(&value_stored(&self.table))),
             delete: update(4, &|now| {
                 format!(
                     "state=0, owner=NULL, taken_over=NULL, until_at={now}, expires_at={now}, error='', display=NULL, \

@@ -18,6 +18,11 @@ pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
 
 const READ_ONLY: &str = "25006";
 
+/// Returns true if the disk had no room for the statement.
+pub(super) fn is_full(error: &dyn DatabaseError) -> bool {
+    error.code().as_deref() == Some("53100")
+}
+
 /// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
 ///
 /// The result contains only the message of the server, as the details may show whole rows.

@@ -16,6 +16,7 @@ use super::session::Session;
 use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::{parse, shown};
 use super::{inbox, pooler, sql};
+use crate::lost_result::LostResult;
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
@@ -94,6 +95,7 @@ pub(super) async fn open(
         order,
         runner,
         recent_keys: RecentKeys::new(),
+        lost: LostResult::default(),
         clock: builder.clock,
     }))
 }

@@ -12,7 +12,7 @@
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::search::{SearchDialect, SearchSql};
-use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated, value_stored};
 use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
@@ -61,6 +61,7 @@ pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements
         put: Statement::numbered(maker.put("NULL")),
         renew: Statement::numbered(maker.update(&renewed("t.n", "$4"), 5)),
         complete: Statement::numbered(maker.settle(&completed("t.n", "$4", "$5"), 6)),
+        store_value: Statement::numbered(value_stored(&maker.table)),
         delete: Statement::numbered(maker.delete()),
         vacate: Statement::numbered(maker.settle(&vacated("t.n"), 8)),
         end: Statement::numbered(maker.settle(&ended("t.n"), 7)),

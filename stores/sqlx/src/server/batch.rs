@@ -9,6 +9,7 @@ use idempotent_core::protocol::Write;
 use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Settled, StoreError};
 
 use super::dialect::{BatchKind, Dialect};
+use super::error::is_full;
 use super::requests::{decide, owned};
 use super::runner::StatementResult;
 use super::store::ServerStore;
@@ -81,7 +82,11 @@ impl<D: Dialect> BatchItem<D> for (ClaimHandle, Completion) {
             let value = done.value.as_deref().map(<[u8]>::to_vec);
             owned(held).into_iter().chain([value.into(), micros(done.retain).into()]).collect()
         };
-        results(D::settle_all(store, &BatchKind::Complete, chunk.iter().filter(small).map(ask).collect()).await?)
+        match D::settle_all(store, &BatchKind::Complete, chunk.iter().filter(small).map(ask).collect()).await {
+            // Each is sent alone, and leaves out its result if the disk has no room for it.
+            Err(error) if is_full::<D>(&error) => Ok(HashMap::new()),
+            sent => results(sent?),
+        }
     }
 
     async fn alone(&self, store: &ServerStore<D>) -> Result<Settled, StoreError> {
@@ -128,6 +133,13 @@ impl<D: Dialect> ServerStore<D> {
     }
 
     async fn claim_chunk(&self, chunk: &[ClaimRequest]) -> Result<BatchResults<Claim>, StoreError> {
+        if let Err(full) = self.store_lost_result().await {
+            let mut told = HashMap::new();
+            for request in chunk {
+                told.insert(request.key.hash(), self.existing(request).await?.ok_or_else(|| again(&full)));
+            }
+            return Ok(told);
+        }
         let claims = chunk.iter().map(|request| self.claiming(request)).collect();
         let StatementResult::Done(rows) = D::claim_all(self, claims).await? else { return Ok(HashMap::new()) };
         let requests: HashMap<u128, &ClaimRequest> =

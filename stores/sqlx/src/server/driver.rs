@@ -37,6 +37,8 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     fn refusal(error: &dyn DatabaseError) -> Refusal;
     /// Returns true if the session or its server takes no writes.
     fn is_read_only(error: &dyn DatabaseError) -> bool;
+    /// Returns true if the server had no disk space for the statement.
+    fn is_full(error: &dyn DatabaseError) -> bool;
     /// Returns true if the server ended the connection, or may have.
     fn ends_connection(error: &dyn DatabaseError) -> bool;
     /// Returns the text for a connection that the client refuses to open, with the remedy.

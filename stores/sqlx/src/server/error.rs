@@ -1,4 +1,5 @@
 //! Conversion of errors of the driver and the server to [`StoreError`].
+use std::error::Error as _;
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -47,7 +48,12 @@ impl ErrorContext {
                 let text = text
                     .replace("{socket}", if self.socket { D::SOCKET } else { "" })
                     .replace("{request}", if when == Phase::Connecting { "connection" } else { "statement" });
-                StoreError::new(kind).because(format!("{}: {words}", self.named(&text)))
+                let told = StoreError::new(kind).because(format!("{}: {words}", self.named(&text)));
+                match error.as_database_error().is_some_and(D::is_full) {
+                    true => told.with_source(error),
+                    // The error may contain a value.
+                    false => told,
+                }
             }
             None => {
                 let (kind, text) = client_error::<D>(when, &error);
@@ -84,6 +90,12 @@ impl ErrorContext {
 /// Servers of some other protocols wait for the client to speak first, as do networks that drop packets.
 const SILENT: &str =
     ": check that the server is not overloaded, that the host and the port are its own, and the network";
+
+/// Returns true if the server had no disk space for a statement.
+pub(crate) fn is_full<D: Driver>(error: &StoreError) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<sqlx::Error>());
+    source.and_then(sqlx::Error::as_database_error).is_some_and(D::is_full)
+}
 
 fn no_tls<D: Driver>(cause: String) -> (StoreErrorKind, String) {
     let text = format!("{{database}}: TLS failed ({cause}): check `{}` and the certificates of the URL", D::TLS);

@@ -35,6 +35,10 @@ impl<D: Dialect> ServerStore<D> {
             findings.push(self.ask(&query).await?);
         }
         findings.push(self.connections().await?);
+        findings.push(match self.lost.text(&self.runner.place.database) {
+            Some(text) => self.finding(Severity::Refuse, "space", text),
+            None => self.finding(Severity::Ok, "space", "no result was left out for lack of space"),
+        });
         // Another clock than the server's says nothing about the server's records.
         if self.clock.is_none() {
             findings.push(self.purged().await?);

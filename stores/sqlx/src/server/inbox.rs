@@ -12,7 +12,7 @@ use super::statement::BoundStatement;
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::{hex, owner};
-use crate::answer::{self, TRIES};
+use crate::answer::TRIES;
 use crate::inbox::{consumed, ended, in_place};
 use crate::row::micros;
 
@@ -25,8 +25,7 @@ impl<D: Dialect> ServerStore<D> {
         if !self.recent_keys.expects_a_record(&request.key) {
             return Ok(None);
         }
-        let found = self.look(&request.key).await?;
-        Ok(found.and_then(|seen| answer::kept(protocol::claim(Some(&seen.record), request, seen.now))))
+        self.existing(request).await
     }
 
     pub(crate) async fn claim_in(

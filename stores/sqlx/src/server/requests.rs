@@ -9,12 +9,14 @@ use idempotent_core::{
 
 use super::dialect::{Dialect, WriteResult};
 use super::driver::Driver;
-use super::runner::StatementResult;
+use super::error::is_full;
+use super::runner::{StatementResult, settled};
 use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::{Value, id, owner};
 use crate::answer;
+use crate::lost_result::LostResult;
 use crate::row::{self, Parts, VERSION, micros, signed};
 
 /// The number of retries of a claim during a concurrent claim of the same key, before it answers that the key is busy.
@@ -23,6 +25,9 @@ pub(super) const BETWEEN: Duration = Duration::from_millis(2);
 
 impl<D: Dialect> ServerStore<D> {
     pub(crate) async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Err(full) = self.store_lost_result().await {
+            return self.existing(request).await?.ok_or(full);
+        }
         let mut look_first = self.recent_keys.expects_a_record(&request.key);
         let (mut busy, mut contended) = (0, None);
         for _ in 0..answer::TRIES {
@@ -52,6 +57,29 @@ impl<D: Dialect> ServerStore<D> {
             }
         }
         Err(contended.unwrap_or_else(answer::outrun))
+    }
+
+    /// Returns the answer of the existing record, if the answer needs no write.
+    pub(super) async fn existing(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
+        let found = self.look(&request.key).await?;
+        Ok(found.and_then(|seen| answer::kept(protocol::claim(Some(&seen.record), request, seen.now))))
+    }
+
+    /// Stores the lost result, if there is one.
+    ///
+    /// # Errors
+    /// There is still no room for it.
+    pub(super) async fn store_lost_result(&self) -> Result<(), StoreError> {
+        let Some((held, completion)) = self.lost.largest() else { return Ok(()) };
+        let store = by_owner(&self.texts.store_value, &held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
+        match self.runner.execute(store).await.and_then(settled) {
+            Err(error) if is_full::<D>(&error) => Err(self.lost.refusal(&self.runner.place.database)),
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.lost.forget(&held);
+                Ok(())
+            }
+        }
     }
 
     /// Returns the existing record, or the grant of a key without a record.
@@ -88,6 +116,18 @@ impl<D: Dialect> ServerStore<D> {
 
     pub(crate) async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.fits(completion)?;
+        match self.complete_whole(held, completion).await {
+            Err(error) if is_full::<D>(&error) => {
+                let bare = LostResult::without_result(completion).ok_or(error)?;
+                let settled = self.complete_whole(held, &bare).await;
+                self.lost.note(held, completion, &settled);
+                settled
+            }
+            settled => settled,
+        }
+    }
+
+    async fn complete_whole(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let write = || {
             let ask = by_owner(&self.texts.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
             ask.bind(micros(completion.retain))

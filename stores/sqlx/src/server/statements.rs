@@ -24,6 +24,8 @@ pub(crate) struct Statements {
     pub(crate) renew: Statement,
     /// $3 the grant's number, or NULL; $4 value, $5 retention
     pub(crate) complete: Statement,
+    /// Adds the value to a record that was completed without it. $3 the grant's number, or NULL; $4 value
+    pub(crate) store_value: Statement,
     /// $3 the grant's number, or NULL
     pub(crate) delete: Statement,
     /// $3 the grant's number, or NULL; $4 delay, $5 retention, $6 error, $7 attempts taken off
@@ -155,6 +157,15 @@ pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
     format!(
         "r.id={id} AND r.owner={owner} AND r.fencing=coalesce({number},r.fencing) AND r.state=1 AND r.expires_at>{now} \
          AND {sound}"
+    )
+}
+
+/// Returns the statement that adds the value to a record of `table` that was completed without it.
+pub(crate) fn value_stored(table: &str) -> String {
+    format!(
+        "UPDATE {table} SET value=$4 \
+         WHERE id=$1 AND owner=$2 AND fencing=coalesce($3,fencing) AND state=2 AND value IS NULL AND {}",
+        sound()
     )
 }
 

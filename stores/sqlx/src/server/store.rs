@@ -10,6 +10,7 @@ use super::recent_keys::RecentKeys;
 use super::runner::StatementRunner;
 use super::statement::BoundStatement;
 use super::statements::{OrderStatements, RunTexts, Statements, StepStatements, TransactionStatements};
+use crate::lost_result::LostResult;
 use crate::row::{self, COLUMNS, Cells, signed};
 
 /// An upper bound of the duration of a statement.
@@ -38,6 +39,7 @@ pub(crate) struct ServerStore<D: Driver> {
     pub(crate) runner: StatementRunner<D>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) recent_keys: RecentKeys,
+    pub(crate) lost: LostResult,
 }
 
 impl<D: Driver> ServerStore<D> {

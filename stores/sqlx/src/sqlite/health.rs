@@ -30,7 +30,7 @@ impl Health for SqliteStore {
             let text = format!("journal mode `{mode}`, so readers and writers block each other: {remedy}");
             finding(Severity::Warn, "journal", text)
         };
-        let space = match access.lost.text(&access.place) {
+        let space = match access.lost.text(&access.place.file) {
             Some(text) => finding(Severity::Refuse, "space", text),
             None => finding(Severity::Ok, "space", "no result was left out for lack of space".into()),
         };

@@ -8,7 +8,6 @@ use sqlx::{ConnectOptions, Connection, Row};
 
 use super::connection::{FairConnection, OpenFile};
 use super::error::{self, ErrorContext};
-use super::lost_result::LostResult;
 use super::migrate::{self, MIGRATIONS};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::queue::Queue;
@@ -16,6 +15,7 @@ use super::record_access::RecordAccess;
 use super::statements::SqliteStatements;
 use super::transactions::Transactions;
 use super::{Inner, SqliteStore};
+use crate::lost_result::LostResult;
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::table::Table;

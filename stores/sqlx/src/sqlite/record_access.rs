@@ -7,8 +7,8 @@ use idempotent_core::{ClaimHandle, Clock, Key, Record, StoreError, Timestamp};
 use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, FairConnection, Query, query};
 use super::error::ErrorContext;
-use super::lost_result::LostResult;
 use super::statements::SqliteStatements;
+use crate::lost_result::LostResult;
 use crate::row::{self, signed};
 
 /// The access to the records of a store.

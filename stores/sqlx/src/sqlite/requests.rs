@@ -14,6 +14,7 @@ use super::connection::{ConnectionGuard, Query, query};
 use super::error;
 use super::record_access::{RecordAccess, held_query};
 use crate::answer;
+use crate::lost_result::LostResult;
 use crate::row::{self, micros, signed};
 
 /// After this number of consecutive keys of a kind, the next key is expected to be of the same kind.
@@ -150,7 +151,12 @@ impl Request for (ClaimHandle, Completion) {
 
     async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         match access.complete(turn, self).await {
-            Err(error) => access.complete_without_result(turn, self, &error).await.unwrap_or(Err(error)),
+            Err(error) if error::is_full(&error) => {
+                let bare = LostResult::without_result(&self.1).ok_or(error)?;
+                let settled = access.complete(turn, &(self.0.clone(), bare)).await;
+                access.lost.note(&self.0, &self.1, &settled);
+                settled
+            }
             settled => settled,
         }
     }
@@ -228,6 +234,22 @@ impl Request for Forget {
 }
 
 impl RecordAccess {
+    /// Stores the lost result, if there is one.
+    ///
+    /// # Errors
+    /// There is still no room for it.
+    async fn store_lost_result(&self, turn: &mut ConnectionGuard<'_>) -> Result<(), StoreError> {
+        let Some((held, completion)) = self.lost.largest() else { return Ok(()) };
+        match turn.execute(held_query(&self.sql.store_value, &held).bind(completion.value)).await {
+            Err(error) if error::is_full(&error) => Err(self.lost.refusal(&self.place.file)),
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.lost.forget(&held);
+                Ok(())
+            }
+        }
+    }
+
     pub(super) async fn complete(
         &self,
         turn: &mut ConnectionGuard<'_>,

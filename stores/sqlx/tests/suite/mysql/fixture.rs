@@ -76,17 +76,18 @@ impl Place {
         !sql(&format!("SHOW TABLES LIKE '{table}'")).is_empty()
     }
 
-    /// Makes the server report a full disk for each write, or ends this.
-    pub(crate) fn fill_disk(&self, full: bool) {
+    /// Makes the server report a full disk for each write of a row `NEW` that meets a condition, or ends this. A full tablespace
+    /// has the same number.
+    pub(crate) fn fill_disk(&self, full_for: Option<&str>) {
         let table = &self.table;
         for verb in ["INSERT", "UPDATE"] {
             let name = format!("full_{verb}_{table}");
-            sql(&match full {
-                true => format!(
-                    "CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW \
-                     SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021, MESSAGE_TEXT = 'no space'"
+            sql(&match full_for {
+                Some(condition) => format!(
+                    "DELIMITER //\n CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW IF {condition} THEN \
+                     SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'no space'; END IF//"
                 ),
-                false => format!("DROP TRIGGER {name}"),
+                None => format!("DROP TRIGGER {name}"),
             });
         }
     }

@@ -4,7 +4,7 @@ use idempotent_harness::servers::MariaDbServer;
 use idempotent_sqlx::MySqlStore;
 
 #[path = "../server/health.rs"]
-mod shared;
+pub(super) mod shared;
 use self::shared::{expect, open_by};
 use super::fixture::{self, Place, sql};
 

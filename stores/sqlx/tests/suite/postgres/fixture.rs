@@ -103,16 +103,17 @@ impl Place {
         sql(&format!("SELECT to_regclass('{table}') IS NOT NULL")) == "t"
     }
 
-    /// Makes the server report a full disk for each write, or ends this.
-    pub(crate) fn fill_disk(&self, full: bool) {
+    /// Makes the server report a full disk for each write of a row `NEW` that meets a condition, or ends this. A full tablespace
+    /// has the same code.
+    pub(crate) fn fill_disk(&self, full_for: Option<&str>) {
         let table = &self.table;
-        sql(&match full {
-            true => format!(
+        sql(&match full_for {
+            Some(condition) => format!(
                 "CREATE FUNCTION full_{table}() RETURNS trigger LANGUAGE plpgsql AS \
-                 'BEGIN RAISE EXCEPTION ''no space'' USING ERRCODE = ''53100''; END'; \
-                 CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON {table} EXECUTE FUNCTION full_{table}()"
+                 $$BEGIN IF {condition} THEN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END IF; RETURN NEW; END$$; \
+                 CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION full_{table}()"
             ),
-            false => format!("DROP TRIGGER no_room ON {table}"),
+            None => format!("DROP TRIGGER no_room ON {table}; DROP FUNCTION full_{table}()"),
         });
     }
 }
