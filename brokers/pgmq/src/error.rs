@@ -25,6 +25,8 @@ enum Consequence {
     Unknown,
     /// A retry fails in the same way.
     Permanent,
+    /// A retry fails in the same way for this message, and not for others.
+    TooLarge,
 }
 
 /// The meaning of an error: its consequence, and a text with the remedy.
@@ -68,6 +70,7 @@ impl Failure {
     pub(crate) fn source(&self) -> SourceError {
         let kind = match self.consequence {
             Consequence::Permanent => SourceErrorKind::Fatal,
+            Consequence::TooLarge => SourceErrorKind::Refused,
             Consequence::Temporary | Consequence::Unknown => SourceErrorKind::Transient,
         };
         SourceError::new(kind, self.text.as_str())
@@ -75,7 +78,7 @@ impl Failure {
 
     pub(crate) fn publish(&self) -> PublishError {
         let kind = match self.consequence {
-            Consequence::Permanent => PublishErrorKind::Refused,
+            Consequence::Permanent | Consequence::TooLarge => PublishErrorKind::Refused,
             Consequence::Temporary => PublishErrorKind::Unsent,
             Consequence::Unknown => PublishErrorKind::Unconfirmed,
         };
@@ -162,7 +165,7 @@ const POOLER: &str = "a pooler loses prepared statements; set `max_prepared_stat
 
 /// Interprets an error of the server. The text contains only the message of the server, because the details may show a row.
 fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
-    use Consequence::{Permanent, Temporary, Unknown};
+    use Consequence::{Permanent, Temporary, TooLarge, Unknown};
     let code = refusal.code().unwrap_or_default();
     let (consequence, remedy) = match &*code {
         "3F000" => (Permanent, INSTALL),
@@ -175,7 +178,7 @@ fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
         "3D000" => (Permanent, "create the database, or name another one in the URL"),
         "26000" | "42P05" => (Permanent, POOLER),
         "22P02" | "22P05" => (Permanent, "jsonb cannot store the text"),
-        "54000" => (Permanent, "the message is too large for PostgreSQL"),
+        "54000" => (TooLarge, "the message is too large for PostgreSQL"),
         "53300" => (Temporary, "raise `max_connections` of the server, or lower `connections`"),
         "57P01" | "57P02" | "57P05" => (Unknown, "the server ended the connection"),
         code if ENDED.contains(&code) => {

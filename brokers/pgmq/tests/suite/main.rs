@@ -9,5 +9,6 @@ mod publisher;
 mod queue_kinds;
 mod redrive;
 mod setup;
+mod sizes;
 mod transactions;
 mod world;

@@ -9,7 +9,7 @@ use sqlx::Row;
 use crate::world::{World, ms, one, retry, settle};
 
 impl World {
-    fn letters(&self) -> PgmqDeadLetters {
+    pub(crate) fn letters(&self) -> PgmqDeadLetters {
         PgmqDeadLetters::new(self.url(), "orders")
     }
 

@@ -5,6 +5,7 @@ mod delivery;
 mod plans;
 mod scheduling;
 mod setup;
+mod sizes;
 mod waiting;
 mod world;
 

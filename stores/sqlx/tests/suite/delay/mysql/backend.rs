@@ -13,3 +13,18 @@ macro_rules! hold {
     };
 }
 pub(super) use hold;
+
+/// A word of the error of a task that is too large.
+pub(super) const TOO_LARGE: &str = "max_allowed_packet";
+
+/// Returns the size of the largest body whose statement fits into a packet of the server.
+pub(super) async fn largest_body(pool: &sqlx::Pool<Db>, fits: impl AsyncFn(usize) -> bool) -> usize {
+    let packet = sqlx::query_scalar::<_, i64>("SELECT CAST(@@max_allowed_packet AS SIGNED)").fetch_one(pool).await;
+    let mut too_large = usize::try_from(packet.unwrap()).unwrap();
+    let mut fitting = too_large - 512;
+    while too_large - fitting > 1 {
+        let middle = fitting.midpoint(too_large);
+        *(if fits(middle).await { &mut fitting } else { &mut too_large }) = middle;
+    }
+    fitting
+}

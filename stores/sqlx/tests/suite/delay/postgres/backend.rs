@@ -12,3 +12,5 @@ macro_rules! hold {
     };
 }
 pub(super) use hold;
+
+pub(super) use crate::delay::{TOO_LARGE, largest_body};

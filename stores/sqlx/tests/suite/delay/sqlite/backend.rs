@@ -17,3 +17,5 @@ macro_rules! hold {
     };
 }
 pub(super) use hold;
+
+pub(super) use crate::delay::{TOO_LARGE, largest_body};
