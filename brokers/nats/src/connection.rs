@@ -45,7 +45,7 @@ impl Connection {
         let version = client.server_info().version;
         if is_too_old(&version) {
             return Err(fatal(
-                "connecting",
+                &format!("connecting to {hosts}"),
                 &format!("the version of the server is {version}; run NATS 2.10 or later"),
             ));
         }

@@ -3,7 +3,10 @@ use std::error::Error;
 
 use async_nats::jetstream::{self, ErrorCode, context};
 use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
+use idempotent_core::__private::url::unreached;
 use idempotent_mq::{PublishError, PublishErrorKind, SourceError, SourceErrorKind};
+
+use crate::options::REQUEST;
 
 /// Creates an error for a setting or a state that a retry does not change.
 pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
@@ -23,28 +26,44 @@ pub(crate) fn unanswered(doing: &str, error: impl Error + Send + Sync + 'static)
 
 /// Converts an error of connecting to one of these hosts.
 pub(crate) fn connect_failure(hosts: &str, error: ConnectError) -> SourceError {
-    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
-    let remedy = match error.kind() {
-        Authentication | AuthorizationViolation => {
-            "check the user and the password in the URL, the token, the NKey, or the credentials file"
+    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse, TimedOut, Tls};
+    use SourceErrorKind::{Fatal, Transient};
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let cause = error.source().map_or_else(|| error.to_string(), |source| source.to_string().trim().to_owned());
+    let (kind, cause, remedy) = match error.kind() {
+        Authentication | AuthorizationViolation => (
+            Fatal,
+            error.kind().to_string(),
+            "check the user and the password in the URL, the token, the NKey, or the credentials file",
+        ),
+        ServerParse => {
+            (Fatal, error.kind().to_string(), "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS")
         }
-        ServerParse => "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS",
-        _ if is_tls(&error) => {
-            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)"
+        TimedOut => (
+            Transient,
+            format!("no answer within {REQUEST:?}"),
+            "check that the server is not overloaded, that the host and the port are its own, and that it does not require \
+             `handshake_first` of TLS",
+        ),
+        // The client reports most errors of TLS as errors of the connection.
+        _ if cause.contains("received corrupt message") => {
+            (Fatal, cause, "the server does not support TLS: use `nats://`, or configure `tls` at the server")
+        }
+        _ if error.kind() == Tls || io == Some(std::io::ErrorKind::InvalidData) => (
+            Fatal,
+            cause,
+            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)",
+        ),
+        _ if cause == "expected INFO, got nothing" => (Transient, cause, unreached("closed")),
+        _ if cause.starts_with("expected INFO") || io == Some(std::io::ErrorKind::InvalidInput) => {
+            (Transient, format!("no answer of NATS ({cause})"), "check the host and the port")
         }
         _ => {
-            let text = format!("connecting to {hosts}: {error}; is the server running, and is the address right?");
-            return SourceError::new(SourceErrorKind::Transient, text).with_cause(error);
+            let remedy = unreached(&cause);
+            (Transient, cause, remedy)
         }
     };
-    let text = format!("connecting to {hosts}: {}; {remedy}", error.kind());
-    SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
-}
-
-/// Returns whether the handshake of TLS failed. The client reports most of these errors as errors of the connection.
-fn is_tls(error: &ConnectError) -> bool {
-    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    error.kind() == ConnectErrorKind::Tls || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+    SourceError::new(kind, format!("connecting to {hosts}: {cause}; {remedy}")).with_cause(error)
 }
 
 /// Returns the refusal of a stream, with which the stream answered a message.

@@ -1,11 +1,13 @@
 //! The URL of a broker. Its password is never shown.
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, io};
 
+use idempotent_core::__private::url::unreached;
 use lapin::uri::{AMQPScheme, AMQPUri};
-use lapin::{Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties, ErrorKind};
 
 use crate::SettingError;
+use crate::error::{ACCESS_REFUSED, NOT_ALLOWED};
 
 /// The parsed URL of a broker.
 #[derive(Clone)]
@@ -40,15 +42,75 @@ impl BrokerUrl {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         match tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect_uri(self.0.clone(), properties)).await {
             Ok(connected) => connected,
-            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            Err(_) => Err(unanswered()),
         }
     }
+
+    /// Returns the text of an error of connecting: the address, the cause and the remedy.
+    pub(crate) fn explain(&self, error: &lapin::Error) -> String {
+        let (cause, remedy) = self.cause_and_remedy(error);
+        format!("connecting to {self}: {cause}; {remedy}")
+    }
+
+    fn cause_and_remedy(&self, error: &lapin::Error) -> (String, &'static str) {
+        match error.kind() {
+            ErrorKind::ProtocolError(refused) => {
+                let cause = refused.get_message().to_string();
+                let remedy = match refused.get_id() {
+                    ACCESS_REFUSED => {
+                        "check the user and password in the URL, and that the user may connect from this machine"
+                    }
+                    NOT_ALLOWED if cause.contains("not found") => {
+                        "check the vhost in the URL, or create it by `rabbitmqctl add_vhost`"
+                    }
+                    NOT_ALLOWED if cause.contains("refused for user") => {
+                        "grant the permissions of the vhost by `rabbitmqctl set_permissions -p VHOST USER`"
+                    }
+                    _ => "see the log of the broker",
+                };
+                (cause, remedy)
+            }
+            ErrorKind::ParsingError(_) => (
+                "the answer is not of AMQP 0.9.1".into(),
+                "check the host and the port; a port for TLS needs `amqps://`",
+            ),
+            ErrorKind::IOError(io) => {
+                let cause = io.to_string();
+                let remedy = match io.kind() {
+                    io::ErrorKind::TimedOut if io.raw_os_error().is_none() => {
+                        "check that the broker is not overloaded, that the host and the port are its own, and the network"
+                    }
+                    io::ErrorKind::InvalidData if cause.contains("certificate") => {
+                        "the certificate must name the host, and its authority must be one of the operating system, or in the \
+                         file that `SSL_CERT_FILE` names"
+                    }
+                    io::ErrorKind::InvalidData => {
+                        "the answer is not of TLS: use the port for TLS, usually 5671, or `amqp://` for a port without TLS"
+                    }
+                    // The broker closes the connection without a reason.
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+                        if self.0.query.auth_mechanism.is_some() =>
+                    {
+                        "check that the broker supports the `auth_mechanism` of the URL, and its log"
+                    }
+                    _ => unreached(&cause),
+                };
+                (cause, remedy)
+            }
+            _ => (error.to_string(), "check the host and the port, and the log of the broker"),
+        }
+    }
+}
+
+/// Creates the error of a connection attempt without an answer.
+pub(crate) fn unanswered() -> lapin::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no answer in time").into()
 }
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AMQPUri { scheme, authority, vhost, .. } = &self.0;
-        write!(f, "{scheme}://{}:{}/{vhost}", authority.host, authority.port)
+        write!(f, "{scheme}://{}:{}/{}", authority.host, authority.port, vhost.replace('/', "%2f"))
     }
 }
 

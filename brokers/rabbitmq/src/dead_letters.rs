@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::alarm::Alarm;
 use crate::broker_url::BrokerUrl;
-use crate::error::{failure, is_final, is_too_large, transient};
+use crate::error::{failure, is_final, is_too_large, transient, unconnected};
 use crate::publish_connection::{PublishConnection, PublishFailure};
 use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
 use crate::session::REQUEUE;
@@ -90,8 +90,7 @@ impl RabbitDeadLetters {
                     left: Vec::new(),
                 })
             };
-            let opened =
-                connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
+            let opened = connect.await.map_err(|error| unconnected(&self.url, error))?;
             self.ids = ContentIds::default();
             return Ok(self.open.insert(opened));
         }

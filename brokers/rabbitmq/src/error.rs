@@ -3,6 +3,8 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use lapin::ErrorKind;
 use lapin::protocol::AMQPErrorKind;
 
+use crate::broker_url::BrokerUrl;
+
 /// An invalid setting. The text names the setting, the rule and the remedy, and contains no URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("RabbitMQ: {0}")]
@@ -55,15 +57,20 @@ pub(crate) fn is_too_large(error: &lapin::Error) -> bool {
     refused.get_id() == PRECONDITION_FAILED && refused.get_message().as_str().contains("message size")
 }
 
-const ACCESS_REFUSED: u16 = 403;
+pub(crate) const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const PRECONDITION_FAILED: u16 = 406;
-const NOT_ALLOWED: u16 = 530;
+pub(crate) const NOT_ALLOWED: u16 = 530;
 
 /// Creates a source error for an operation that is retried with another connection.
 pub(crate) fn failure(text: &str, error: lapin::Error) -> SourceError {
     let kind = if is_final(&error) { SourceErrorKind::Fatal } else { SourceErrorKind::Transient };
     SourceError::new(kind, text).with_cause(error)
+}
+
+/// Creates the error of a connection attempt.
+pub(crate) fn unconnected(broker: &BrokerUrl, error: lapin::Error) -> SourceError {
+    failure(&broker.explain(&error), error)
 }
 
 pub(crate) fn transient(text: &str) -> SourceError {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::ack_batcher::AckBatcher;
 use crate::copies::CopyStore;
-use crate::error::failure;
+use crate::error::{failure, unconnected};
 use crate::frame_limit::FrameLimit;
 use crate::settings::SourceSettings;
 
@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn connect(settings: &SourceSettings) -> Result<Connection, SourceError> {
     let connection = settings.url.connect(&settings.connection_name()).await;
-    connection.map_err(|error| failure("connecting to the broker failed; see the cause", error))
+    connection.map_err(|error| unconnected(&settings.url, error))
 }
 
 /// Declares or checks the queue, and declares the queue of the dead letters. Returns the channel.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::alarm::Alarm;
-use crate::broker_url::{BrokerUrl, CONNECT_TIMEOUT};
+use crate::broker_url::{BrokerUrl, CONNECT_TIMEOUT, unanswered};
 use crate::delay_queues::DeclaredSteps;
 use crate::publish_connection::PublishConnection;
 
@@ -77,7 +77,7 @@ impl SharedConnection {
                 // its own.
                 _ if is_earlier => {}
                 Ok(Ok(Ok(_))) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
-                Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+                Err(_) => return Err(unanswered()),
                 Ok(Ok(Err(error))) => return Err(error),
                 Ok(Err(error)) => return Err(std::io::Error::other(error).into()),
             }

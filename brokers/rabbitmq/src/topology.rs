@@ -7,7 +7,7 @@ use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
 use crate::broker_url::BrokerUrl;
-use crate::error::{failure, is_not_found};
+use crate::error::{failure, is_not_found, unconnected};
 use crate::field_value::{FieldValue, Fields, field_table};
 use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
@@ -126,8 +126,7 @@ impl Topology {
             let channel = connection.create_channel().await?;
             Ok((connection, channel))
         };
-        let (_connection, channel) =
-            connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
+        let (_connection, channel) = connect.await.map_err(|error| unconnected(&url, error))?;
         for exchange in &self.exchanges {
             exchange.declare(&channel).await.map_err(|error| not_declared("exchange", &exchange.name, error))?;
         }

@@ -17,6 +17,7 @@
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
 //! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |
 //! | RocketMQ, built by `cargo xtask setup --brokers` | [`RocketServer`] |
+//! | a server of another protocol, or one that never answers | [`stranger`] |
 //!
 //! The servers listen on 127.0.0.1 only, on a free port between 12000 and 20000 (a cluster node also 10,000 above), so
 //! that any number of them can run at the same time. If a server cannot start, the panic shows the reason and the
@@ -53,6 +54,7 @@ mod resp;
 mod rocket;
 mod sentinels;
 mod single;
+mod stranger;
 mod tls;
 
 pub use self::builder::RedisBuilder;
@@ -72,6 +74,7 @@ pub use self::resp::{Connection, Value};
 pub use self::rocket::{ROCKETMQ_BIN, RocketServer};
 pub use self::sentinels::RedisSentinels;
 pub use self::single::RedisServer;
+pub use self::stranger::{CLOSED, HTTP, REDIS, SILENT, stranger};
 pub use self::tls::Certificates;
 
 use std::ffi::OsString;

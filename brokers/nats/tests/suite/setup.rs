@@ -2,7 +2,7 @@
 use async_nats::jetstream::consumer::{AckPolicy, pull, push};
 use async_nats::jetstream::{Context, stream};
 use idempotent_core::StoreErrorKind;
-use idempotent_harness::servers::NatsServer;
+use idempotent_harness::servers::{CLOSED, HTTP, NatsServer, REDIS, SILENT, stranger};
 use idempotent_mq::{SourceError, SourceErrorKind};
 use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -123,6 +123,45 @@ async fn a_server_that_is_too_old_is_refused_with_the_remedy() {
     refused(opened, "the version of the server is 2.9.25; run NATS 2.10 or later");
     let error = KvBackend::open(&*url, "idempotent").await.map(drop).unwrap_err();
     assert!(error.kind() == StoreErrorKind::Schema && error.to_string().contains("2.10 or later"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    use SourceErrorKind::{Fatal, Transient};
+    let (server, secured) = (NatsServer::with(r#"authorization { user: ann, password: "right" }"#), NatsServer::tls());
+    let full = NatsServer::with("max_connections: 1");
+    let _only = async_nats::connect(full.address()).await.unwrap();
+    let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
+    for (scheme, address, kind, words) in [
+        ("nats", server.address(), Fatal, ["authorization violation", "check the user and the password"]),
+        ("tls", server.address(), Fatal, ["corrupt message", "use `nats://`, or configure `tls`"]),
+        ("nats", secured.address(), Fatal, ["invalid peer certificate", "`tls_ca`"]),
+        ("nats", full.address(), Transient, ["maximum connections exceeded", "the log of the server"]),
+        (
+            "nats",
+            "127.0.0.1:1".into(),
+            Transient,
+            ["onnection refused", "check that the server is running, and the port"],
+        ),
+        ("nats", "no.such.host.invalid:7".into(), Transient, ["lookup", "check the host name"]),
+        (
+            "nats",
+            http,
+            Transient,
+            ["no answer of NATS (invalid server operation: 'HTTP", "check the host and the port"],
+        ),
+        ("tls", redis, Transient, ["no answer of NATS (expected INFO", "check the host and the port"]),
+        ("nats", closed, Transient, ["got nothing", "closes the connection"]),
+        ("nats", silent, Transient, ["no answer within 5s", "the host and the port are its own"]),
+    ] {
+        let url = format!("{scheme}://ann:hush-hush@{address}");
+        let error = JetStreamSource::connect(&*url, "ORDERS", "billing").await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        for word in words.into_iter().chain([&*address]) {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
 }
 
 #[tokio::test]

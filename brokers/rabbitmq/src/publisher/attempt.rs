@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::outcome::AttemptOutcome;
 use super::state::PublisherState;
+use crate::broker_url::unanswered;
 use crate::delay_queues::DelayPath;
 use crate::error::is_not_found;
 use crate::field_value::field_table;
@@ -43,8 +44,11 @@ impl PublisherState {
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection.get()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return AttemptOutcome::Unconnected(error),
-            Err(_) => return AttemptOutcome::TimedOut { sent: false },
+            failed => {
+                let error = failed.ok().and_then(Result::err);
+                let text = self.connection.url.explain(error.as_ref().unwrap_or(&unanswered()));
+                return AttemptOutcome::Unconnected { text, error };
+            }
         };
         let PreparedMessage { path, message: EncodedMessage { to, properties, body, .. } } = *message;
         if let Some(path) = path {

@@ -1,4 +1,6 @@
 //! The outcome of an attempt, and the known state of a message after several attempts.
+use std::borrow::Cow;
+
 use idempotent_mq::{PublishError, PublishErrorKind};
 
 use crate::error::is_final;
@@ -15,8 +17,11 @@ pub(super) enum AttemptOutcome {
     },
     /// The headers and properties exceed the largest frame of the broker.
     TooLarge,
-    /// There is no connection.
-    Unconnected(lapin::Error),
+    /// There is no connection. Without an error, the call ends before the attempt.
+    Unconnected {
+        text: String,
+        error: Option<lapin::Error>,
+    },
     /// The broker did not respond in time.
     TimedOut {
         sent: bool,
@@ -33,7 +38,7 @@ pub(super) struct KnownState {
     /// True if an attempt without a response may have stored the message.
     may_be_stored: bool,
     last_error: Option<lapin::Error>,
-    text: &'static str,
+    text: Cow<'static, str>,
 }
 
 const CONNECTION_FAILED: &str = "the connection failed; see the cause";
@@ -41,7 +46,7 @@ const CONNECTION_FAILED: &str = "the connection failed; see the cause";
 impl KnownState {
     /// Adds an attempt. Returns the result of the message if further attempts would not change this result.
     pub(super) fn add(&mut self, outcome: AttemptOutcome) -> Option<Result<(), PublishError>> {
-        let (text, error, may_be_stored) = match outcome {
+        let (text, error, may_be_stored): (Cow<'static, str>, _, _) = match outcome {
             AttemptOutcome::Confirmed => return Some(Ok(())),
             AttemptOutcome::Failed(PublishFailure::Unroutable) => {
                 return Some(Err(self.final_error(PublishErrorKind::Refused, UNROUTABLE, None)));
@@ -50,27 +55,28 @@ impl KnownState {
                 return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
             }
             AttemptOutcome::TooLarge => return Some(Err(self.final_error(PublishErrorKind::Refused, TOO_LARGE, None))),
-            AttemptOutcome::Unconnected(error) if is_final(&error) => {
-                let text = "the broker refuses the connection; check the password, the vhost and the permissions";
+            AttemptOutcome::Unconnected { text, error: Some(error) } if is_final(&error) => {
                 // A wrong password must not use up the attempts of an outbox message.
-                return Some(Err(self.final_error(PublishErrorKind::Unsent, text, Some(error))));
+                return Some(Err(self.final_error(PublishErrorKind::Unsent, &text, Some(error))));
             }
-            AttemptOutcome::Unconnected(error) => (CONNECTION_FAILED, Some(error), false),
+            // The attempt before shows more than one that was cut short.
+            AttemptOutcome::Unconnected { error: None, .. } if self.has_attempts() => return None,
+            AttemptOutcome::Unconnected { text, error } => (text.into(), error, false),
             AttemptOutcome::Failed(PublishFailure::Nacked) => {
-                ("the broker rejected the message for now, for example because the queue is full", None, false)
+                ("the broker rejected the message for now, for example because the queue is full".into(), None, false)
             }
             AttemptOutcome::Failed(PublishFailure::QueueDown(error)) => {
-                ("the broker returned the message, because the node of its queue is down", error, false)
+                ("the broker returned the message, because the node of its queue is down".into(), error, false)
             }
             AttemptOutcome::Failed(PublishFailure::Broken { error, .. }) if is_final(&error) => {
                 let text = "the broker refuses the message; the cause shows what is missing";
                 return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
             }
             AttemptOutcome::Failed(PublishFailure::Broken { error, unsent }) => {
-                (CONNECTION_FAILED, Some(error), !unsent)
+                (CONNECTION_FAILED.into(), Some(error), !unsent)
             }
-            AttemptOutcome::TimedOut { sent } => ("the broker did not respond in time", None, sent),
-            AttemptOutcome::Blocked { sent } => (BLOCKED, None, sent),
+            AttemptOutcome::TimedOut { sent } => ("the broker did not respond in time".into(), None, sent),
+            AttemptOutcome::Blocked { sent } => (BLOCKED.into(), None, sent),
         };
         self.may_be_stored |= may_be_stored;
         (self.text, self.last_error) = (text, error);
@@ -79,7 +85,7 @@ impl KnownState {
 
     /// Creates the state after a failed batch. The cause may be another message of the batch.
     pub(super) fn after_batch(sent: bool, error: Option<lapin::Error>) -> Self {
-        Self { may_be_stored: sent, last_error: error, text: "not all messages of the batch were confirmed" }
+        Self { may_be_stored: sent, last_error: error, text: "not all messages of the batch were confirmed".into() }
     }
 
     /// Returns whether there was an attempt.
@@ -88,19 +94,19 @@ impl KnownState {
     }
 
     /// Returns the error text of the last attempt.
-    pub(super) fn last_text(&self) -> &'static str {
-        self.text
+    pub(super) fn last_text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the error for a message without further attempts.
     pub(super) fn into_error(self) -> PublishError {
         let kind = if self.may_be_stored { PublishErrorKind::Unconfirmed } else { PublishErrorKind::Unsent };
-        let text = if self.text.is_empty() { "no channel was free in time; raise in_flight" } else { self.text };
+        let text = if self.text.is_empty() { "no channel was free in time; raise in_flight" } else { &self.text };
         publish_error(kind, text, self.last_error)
     }
 
     /// Returns the error of a final outcome. The outcome shows nothing about earlier attempts without a response.
-    fn final_error(&self, kind: PublishErrorKind, text: &'static str, error: Option<lapin::Error>) -> PublishError {
+    fn final_error(&self, kind: PublishErrorKind, text: &str, error: Option<lapin::Error>) -> PublishError {
         publish_error(if self.may_be_stored { PublishErrorKind::Unconfirmed } else { kind }, text, error)
     }
 }
@@ -144,7 +150,10 @@ mod tests {
     #[test]
     fn a_refused_connection_after_an_unanswered_attempt_leaves_the_message_unconfirmed() {
         let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
-        let refused = || AttemptOutcome::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
+        let refused = || AttemptOutcome::Unconnected {
+            text: String::new(),
+            error: Some(lapin::ErrorKind::ProtocolError(no_access.clone()).into()),
+        };
         assert_eq!(kind(KnownState::default().add(refused())), Some(PublishErrorKind::Unsent));
         let mut known = KnownState::default();
         assert!(known.add(AttemptOutcome::TimedOut { sent: true }).is_none());

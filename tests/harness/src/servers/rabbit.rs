@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::files::Folder;
 use super::port::{self, Reserved};
 use super::process::Process;
-use super::{or_panic, until};
+use super::{Certificates, or_panic, until};
 
 /// The environment variable that names the folder with `rabbitmq-server` and `rabbitmqctl`, in place of Debian's.
 pub const RABBITMQ_SBIN: &str = "IDEMPOTENT_RABBITMQ_SBIN";
@@ -39,7 +39,7 @@ pub struct RabbitServer {
     node: Mutex<Process>,
     mapper: Arc<PortMapper>,
     ports: Ports,
-    _reserved: [Reserved; 2],
+    _reserved: [Reserved; 3],
     sbin: PathBuf,
     folder: Folder,
 }
@@ -55,6 +55,7 @@ struct PortMapper {
 struct Ports {
     amqp: u16,
     distribution: u16,
+    tls: u16,
     mapper: u16,
 }
 
@@ -78,9 +79,9 @@ impl RabbitServer {
         }
         for _ in 0..TRIES {
             let mapper = join.map_or_else(|| PortMapper::start(&folder), |other| Ok(other.mapper.clone()))?;
-            let reserved = [port::free(false)?, port::free(false)?];
-            let [amqp, distribution] = reserved.each_ref().map(|reserved| reserved.number);
-            let ports = Ports { amqp, distribution, mapper: mapper.reserved.number };
+            let reserved = [port::free(false)?, port::free(false)?, port::free(false)?];
+            let [amqp, distribution, tls] = reserved.each_ref().map(|reserved| reserved.number);
+            let ports = Ports { amqp, distribution, tls, mapper: mapper.reserved.number };
             write_config(&folder, ports, join).map_err(|e| format!("no configuration: {e}"))?;
             let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
             match ready(&mut node, ports.amqp, &folder) {
@@ -202,12 +203,31 @@ impl RabbitServer {
         ));
     }
 
+    /// Listens on a second port, by TLS with a certificate of a new authority. Returns the host and the port.
+    ///
+    /// # Panics
+    /// If the server does not listen, e.g. because it does so already.
+    pub fn listen_by_tls(&self) -> String {
+        let certificates = or_panic(Certificates::make(self.folder.path()));
+        let [certificate, key] = [certificates.server_certificate(), certificates.server_key()];
+        let port = self.ports.tls;
+        self.eval(&format!(
+            "rabbit_networking:ensure_ssl(), ok = rabbit_networking:start_ssl_listener({{\"127.0.0.1\", {port}}}, \
+             [{{certfile, {certificate:?}}}, {{keyfile, {key:?}}}], 1), \"done\"."
+        ));
+        format!("127.0.0.1:{port}")
+    }
+
     /// Cuts every connection from the server's side.
     ///
     /// # Panics
     /// If the server does not execute the order.
     pub fn close_all_connections(&self) {
-        self.eval("rabbit_networking:close_all_connections(\"cut by a test\"), \"done\".");
+        // A connection may end by itself at the same time.
+        self.eval(
+            "[catch rabbit_networking:close_connection(P, \"cut by a test\") || P <- rabbit_networking:connections_local()], \
+             \"done\".",
+        );
     }
 
     /// Stops the node (SIGSTOP): connections stay open, but nothing is answered.

@@ -2,9 +2,11 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy, Timestamp};
-use idempotent_mq::{DeadLetter, Received, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_rabbitmq::{Queue, RabbitSource};
+use idempotent_harness::servers::{CLOSED, HTTP, REDIS, SILENT, stranger};
+use idempotent_mq::{DeadLetter, OutboundMessage, Received, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -36,6 +38,59 @@ async fn a_missing_or_different_queue_and_a_wrong_password_are_fatal_and_an_unre
     assert!(kind == SourceErrorKind::Fatal && !text.contains("s3cret"), "{kind:?} {text}");
     let (kind, text) = refused("amqp://guest:s3cret@127.0.0.1:1/%2f", Queue::classic("refusals")).await;
     assert!(kind == SourceErrorKind::Transient && !text.contains("s3cret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_broker_that_cannot_be_reached_or_refuses_the_user_is_named_with_cause_and_remedy() {
+    use SourceErrorKind::{Fatal, Transient};
+    let _world = World::new("connecting").await;
+    SERVER.eval(
+        "ok = rabbit_auth_backend_internal:add_user(<<\"stranger\">>, <<\"hush-hush\">>, <<\"a test\">>), \"done\".",
+    );
+    let (plain, by_tls) = (SERVER.address(), SERVER.listen_by_tls());
+    let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
+    let url =
+        |user: &str, password: &str, address: &str, vhost: &str| format!("amqp://{user}:{password}@{address}/{vhost}");
+    let tls = |url: String| url.replacen("amqp", "amqps", 1);
+    let at = |address: &str| url("guest", "hush-hush", address, "%2f");
+    let of_tls = |with, without| if cfg!(feature = "tls") { (Transient, with) } else { (Fatal, without) };
+    let no_tls = ["URL", "enable the feature `tls`"];
+    let (kind, not_tls) = of_tls([&*plain, "the answer is not of TLS"], no_tls);
+    let (_, unknown) = of_tls([&*by_tls, "`SSL_CERT_FILE`"], no_tls);
+    let cases = [
+        (at(&plain), Fatal, ["ACCESS_REFUSED", "check the user and password"]),
+        (url("guest", "guest", &plain, "nowhere"), Fatal, ["vhost nowhere not found", "`rabbitmqctl add_vhost`"]),
+        (url("stranger", "hush-hush", &plain, "%2f"), Fatal, ["for user 'stranger'", "`rabbitmqctl set_permissions"]),
+        (at(&plain) + "?auth_mechanism=external", Transient, [&plain, "supports the `auth_mechanism`"]),
+        (tls(at(&plain)), kind, not_tls),
+        (tls(at(&by_tls)), kind, unknown),
+        // The server may reset the connection before the client reads its alert.
+        (at(&by_tls), Transient, [&by_tls, "TLS"]),
+        (at("127.0.0.1:1"), Transient, ["onnection refused", "check that the server is running, and the port"]),
+        (at("no.such.host.invalid:7"), Transient, ["lookup", "check the host name"]),
+        (at(&http), Transient, ["the answer is not of AMQP", "check the host and the port"]),
+        (at(&redis), Transient, ["the answer is not of AMQP", "check the host and the port"]),
+        (at(&closed), Transient, ["aborted", "closes the connection"]),
+        (at(&silent), Transient, ["no answer in time", "the host and the port are its own"]),
+    ];
+    join_all(cases.map(async |(url, kind, words)| {
+        let source = RabbitSource::connect(&url, Queue::classic("connecting")).await.unwrap_err();
+        assert_eq!(source.kind(), kind, "{source:?}");
+        let publisher = RabbitPublisher::builder(&url).confirm_within(ms(8_000)).give_up_after(ms(8_000)).build();
+        let published = match &publisher {
+            Ok(publisher) => {
+                publisher.publish(&OutboundMessage::new("connecting", "m", "{}")).await.unwrap_err().to_string()
+            }
+            Err(invalid) => invalid.to_string(),
+        };
+        let host = url.rsplit_once('@').and_then(|(_, host)| host.split_once('/')).unwrap().0;
+        let host = if words == no_tls { "amqps" } else { host };
+        for text in [source.to_string(), published] {
+            assert!(words.iter().chain([&host]).all(|word| text.contains(word)), "{words:?} {host}: {text}");
+            assert!(!text.contains("hush") && !format!("{source:?}").contains("hush"), "{text} {source:?}");
+        }
+    }))
+    .await;
 }
 
 #[tokio::test]
