@@ -57,9 +57,11 @@ impl Failure {
                 match (status, refusal.err().code()) {
                     (400..=499, Some(code)) => refused(code, refusal.err().message().unwrap_or_default()),
                     // An unreadable answer, or one of a server on the way. The request may have taken effect.
-                    (_, code) => {
-                        let code = code.unwrap_or("without a code");
-                        (Consequence::Unknown, format!("SQS fails with the status {status} ({code})"))
+                    (_, Some(code)) => (Consequence::Unknown, format!("SQS fails with the status {status} ({code})")),
+                    (_, None) => {
+                        let remedy = if matches!(status, 401 | 403) { CREDENTIALS } else { OTHER };
+                        let text = format!("the server fails with the status {status} (without a code); {remedy}");
+                        (Consequence::Unknown, text)
                     }
                 }
             }
@@ -88,7 +90,7 @@ impl Failure {
 
     /// Creates the failure of a request without an answer.
     pub(crate) fn silent(doing: &str, seconds: u64) -> Self {
-        Self { consequence: Consequence::Unknown, text: format!("{doing}: no answer within {seconds} s") }
+        Self { consequence: Consequence::Unknown, text: format!("{doing}: no answer within {seconds} s; {ENDPOINT}") }
     }
 
     pub(crate) fn is_missing_queue(&self) -> bool {
@@ -139,16 +141,21 @@ fn unanswered(text: String) -> (Consequence, String) {
         (Consequence::Temporary, format!("{text}; {AUTHORITY}"))
     } else if lower.contains("credentials") {
         (Consequence::Temporary, format!("{text}; {CLIENT}"))
+    } else if lower.contains("received corrupt message") {
+        (Consequence::Temporary, format!("{text}; {PLAIN}"))
     } else if lower.contains("(connect)") {
         (Consequence::Temporary, format!("{text}; {ENDPOINT}"))
     } else {
-        (Consequence::Unknown, text)
+        (Consequence::Unknown, format!("{text}; {OTHER}"))
     }
 }
 
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
 const TIMEOUT: &str = "set the timeouts of the client above the wait of `long_poll`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
+const OTHER: &str =
+    "check that the endpoint of the client is one of SQS, with `https://` if it requires TLS, and the network";
+const PLAIN: &str = "the server does not answer by TLS: use an endpoint with `http://`, or the port for HTTPS";
 const AUTHORITY: &str =
     "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
 const CREATE: &str = "create the queue, by `declare` on the builder or by `aws sqs create-queue`, or check the name, the region and the account";

@@ -55,7 +55,7 @@ impl<E: Error + ProvideErrorMetadata + 'static> Failure<E> {
             Effect::Write => StoreErrorKind::Ambiguous,
         };
         let error = match self {
-            Self::Silent => return (unknown, format!("no answer within {ANSWER} s")),
+            Self::Silent => return (unknown, format!("no answer within {ANSWER} s; {ENDPOINT}")),
             Self::Client(error) => &**error,
         };
         match error {
@@ -64,14 +64,17 @@ impl<E: Error + ProvideErrorMetadata + 'static> Failure<E> {
                 match (status, refusal.err().code()) {
                     (400..=499, Some(code)) => refused(code, refusal.err().message().unwrap_or("without a message")),
                     // An unreadable answer, or one of a server on the way.
-                    (_, code) => {
-                        let code = code.unwrap_or("without a code");
-                        (unknown, format!("DynamoDB fails with the status {status} ({code})"))
+                    (_, Some(code)) => (unknown, format!("DynamoDB fails with the status {status} ({code})")),
+                    (_, None) => {
+                        let remedy = if matches!(status, 401 | 403) { CREDENTIALS } else { OTHER };
+                        (unknown, format!("the server fails with the status {status} (without a code); {remedy}"))
                     }
                 }
             }
             SdkError::ConstructionFailure(_) => (StoreErrorKind::Schema, format!("{}; {CLIENT}", chain(error))),
-            SdkError::DispatchFailure(_) => unsent(chain(error)).unwrap_or_else(|text| (unknown, text)),
+            SdkError::DispatchFailure(_) => {
+                unsent(chain(error)).unwrap_or_else(|text| (unknown, format!("{text}; {OTHER}")))
+            }
             _ => (unknown, format!("{}; {ENDPOINT}", chain(error))),
         }
     }
@@ -103,6 +106,8 @@ fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
         AUTHORITY
     } else if is_of_the_client.iter().any(|part| lower.contains(part)) {
         CLIENT
+    } else if lower.contains("received corrupt message") {
+        PLAIN
     } else if lower.contains("(connect)") || lower.contains("connect timeout") {
         ENDPOINT
     } else {
@@ -113,6 +118,9 @@ fn unsent(text: String) -> Result<(StoreErrorKind, String), String> {
 
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
+const OTHER: &str =
+    "check that the endpoint of the client is one of DynamoDB, with `https://` if it requires TLS, and the network";
+const PLAIN: &str = "the server does not answer by TLS: use an endpoint with `http://`, or the port for HTTPS";
 const AUTHORITY: &str =
     "trust the authority of this certificate, by the variable `SSL_CERT_FILE` or by the `http_client` of the client";
 const CREATE: &str =

@@ -46,6 +46,27 @@ impl MotoServer {
         Self(or_panic(Daemon::start(Moto { tls: true }, "moto")))
     }
 
+    /// Starts an emulator that verifies the credentials of each request, and knows none.
+    ///
+    /// # Panics
+    /// If the emulator cannot start or does not answer.
+    #[must_use]
+    pub fn without_users() -> Self {
+        let server = Self::start();
+        or_panic(server.verify_users().map_err(|error| format!("moto does not verify users: {error}")));
+        server
+    }
+
+    fn verify_users(&self) -> std::io::Result<()> {
+        let mut connection = TcpStream::connect(self.address())?;
+        // The body is the number of requests that are not verified.
+        let head = "POST /moto-api/reset-auth HTTP/1.1\r\nHost: moto\r\nContent-Length: 1\r\nConnection: close";
+        connection.write_all(format!("{head}\r\n\r\n0").as_bytes())?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(std::io::Error::other(answer)) }
+    }
+
     /// Returns the files of an emulator with HTTPS.
     #[must_use]
     pub fn certificates(&self) -> Certificates {
