@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use idempotent_mq::SourceError;
 use rdkafka::ClientConfig;
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use crate::assignment::Assignment;
+use crate::connection_error::{ConnectionError, KeepsError};
 use crate::error::{failure, fatal, transient};
 use crate::group_events::GroupEvents;
 use crate::headers::{ABORTS, Names};
@@ -213,7 +214,8 @@ impl KafkaSourceBuilder {
         let (config, topics) = (self.config()?, self.topics());
         // The client blocks its thread, also when it is dropped.
         let preparing = spawn_blocking(move || {
-            runtime::Handle::current().block_on(async { opened(&config, QuietContext, &topics).await.map(drop) })
+            runtime::Handle::current()
+                .block_on(async { opened(&config, QuietContext::default(), &topics).await.map(drop) })
         });
         preparing.await.map_err(|error| transient("connecting", error))?
     }
@@ -338,7 +340,9 @@ async fn run(mut member: Member, setup: Setup, connected: oneshot::Sender<Result
 }
 
 async fn join(member: &mut Member, setup: &Setup) -> Result<StreamConsumer<GroupEvents>, SourceError> {
-    let consumer = opened(&setup.config, GroupEvents(member.assignment.clone()), &setup.topics).await?;
+    let consumer =
+        opened(&setup.config, GroupEvents(member.assignment.clone(), ConnectionError::default()), &setup.topics)
+            .await?;
     member.transactions = setup.transactions.as_ref().map(Transactions::open).transpose()?;
     let read: Vec<&str> = setup.topics.read.iter().map(|topic| &**topic).collect();
     consumer.subscribe(&read).map_err(|error| failure("joining the group", error))?;
@@ -346,7 +350,7 @@ async fn join(member: &mut Member, setup: &Setup) -> Result<StreamConsumer<Group
 }
 
 /// Connects, and creates or checks the topics.
-async fn opened<C: ConsumerContext + 'static>(
+async fn opened<C: KeepsError>(
     config: &ClientConfig,
     context: C,
     topics: &Topics,

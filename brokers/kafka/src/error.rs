@@ -84,13 +84,15 @@ fn words(error: &KafkaError) -> String {
 }
 
 /// Returns the remedy of an error that remains.
-fn remedy(code: Code) -> Option<&'static str> {
+pub(crate) fn remedy(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::Authentication | Code::SaslAuthenticationFailed => {
             "check the user, the password and the SASL mechanism in the options"
         }
         Code::UnsupportedSASLMechanism => "choose a mechanism of the broker by `sasl_mechanism`",
-        Code::SSL => "check the scheme of the URL, and the certificate authority (`tls_ca`)",
+        Code::SSL => {
+            "check the scheme of the URL, the certificate authority (`tls_ca`), and the certificate of the client (`tls_identity`)"
+        }
         Code::UnknownTopicOrPartition | Code::UnknownTopic => {
             "create the topic by `declare` on the builder, or by `kafka-topics --create`"
         }
@@ -116,8 +118,8 @@ fn remedy(code: Code) -> Option<&'static str> {
     })
 }
 
-/// Converts an error of producing.
-pub(crate) fn publish_failure(topic: &str, error: KafkaError) -> PublishError {
+/// Converts an error of producing. `connection` is the last error of the connection.
+pub(crate) fn publish_failure(topic: &str, error: KafkaError, connection: Option<String>) -> PublishError {
     let code = error.rdkafka_error_code();
     let (kind, remedy) = match code {
         Some(Code::QueueFull) => (PublishErrorKind::Unsent, None),
@@ -128,7 +130,9 @@ pub(crate) fn publish_failure(topic: &str, error: KafkaError) -> PublishError {
         },
         None => (PublishErrorKind::Refused, None),
     };
-    let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    let is_unsent = matches!(code, Some(Code::MessageTimedOut | Code::AllBrokersDown | Code::BrokerTransportFailure));
+    let connection = connection.filter(|_| is_unsent);
+    let remedy = connection.as_deref().or(remedy).map(|remedy| format!("; {remedy}")).unwrap_or_default();
     PublishError::new(kind, format!("producing to `{topic}`: {}{remedy}", words(&error))).with_cause(error)
 }
 

@@ -8,9 +8,16 @@ use rdkafka::error::KafkaError;
 use tracing::debug;
 
 use crate::assignment::Assignment;
+use crate::connection_error::{ConnectionError, KeepsError};
 
 /// The context of the client. All events are handled on the thread of the member.
-pub(crate) struct GroupEvents(pub(crate) Arc<Assignment>);
+pub(crate) struct GroupEvents(pub(crate) Arc<Assignment>, pub(crate) ConnectionError);
+
+impl KeepsError for GroupEvents {
+    fn connection_error(&self) -> &ConnectionError {
+        &self.1
+    }
+}
 
 impl ClientContext for GroupEvents {
     fn log(&self, _: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -18,6 +25,7 @@ impl ClientContext for GroupEvents {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        self.1.note(&error, reason);
         // `recv` returns the error, too.
         debug!(target: "idempotent", %error, reason, "kafka client");
     }

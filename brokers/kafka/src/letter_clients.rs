@@ -74,10 +74,11 @@ pub(crate) struct Opened {
 impl Opened {
     /// Connects. Blocks the thread.
     pub(crate) fn new(server: &KafkaOptions, dead: &str) -> Result<Self, SourceError> {
-        let created = config(server)?.create_with_context(QuietContext);
+        let config = config(server)?;
+        let created = config.create_with_context(QuietContext::default());
         let consumer: StreamConsumer<QuietContext> =
             created.map_err(|error| failure("configuring the client", error))?;
-        if !exists(&consumer, dead)? {
+        if !exists(&consumer, dead, &config)? {
             return Err(no_topic(dead));
         }
         let metadata = consumer.fetch_metadata(Some(dead), SILENCE).map_err(|error| failure(READING, error))?;

@@ -41,6 +41,7 @@
 mod assignment;
 mod builder;
 mod commits;
+mod connection_error;
 mod dead_letters;
 mod error;
 mod group_events;

@@ -11,15 +11,16 @@ use rdkafka::producer::future_producer::Delivery;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
 use crate::KafkaOptions;
+use crate::connection_error::{ConnectionError, KeepsError};
 use crate::error::{failure, publish_failure};
 use crate::message::Copy;
 
 /// A client that produces messages.
-pub(crate) struct Producer(Option<FutureProducer<QuietContext>>);
+pub(crate) struct Producer(Option<FutureProducer<QuietContext>>, ConnectionError);
 
 /// A context that reports errors at the debug level, since each call returns its own error.
-#[derive(Debug)]
-pub(crate) struct QuietContext;
+#[derive(Debug, Default)]
+pub(crate) struct QuietContext(ConnectionError);
 
 impl ClientContext for QuietContext {
     fn log(&self, _: RDKafkaLogLevel, facility: &str, text: &str) {
@@ -27,11 +28,18 @@ impl ClientContext for QuietContext {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        self.0.note(&error, reason);
         tracing::debug!(target: "idempotent", %error, reason, "kafka client");
     }
 }
 
 impl ConsumerContext for QuietContext {}
+
+impl KeepsError for QuietContext {
+    fn connection_error(&self) -> &ConnectionError {
+        &self.0
+    }
+}
 
 impl Producer {
     /// Creates a client, which connects at once and in the background.
@@ -39,8 +47,9 @@ impl Producer {
     /// # Errors
     /// An option is invalid.
     pub(crate) fn new(options: &KafkaOptions) -> Result<Self, SourceError> {
-        let created = options.producer()?.create_with_context(QuietContext);
-        created.map(|producer| Self(Some(producer))).map_err(|error| failure("configuring the client", error))
+        let last = ConnectionError::default();
+        let created = options.producer()?.create_with_context(QuietContext(last.clone()));
+        created.map(|producer| Self(Some(producer), last)).map_err(|error| failure("configuring the client", error))
     }
 
     /// Produces a message, and returns its partition and offset once all replicas have confirmed the message.
@@ -53,7 +62,10 @@ impl Producer {
         // The producer is only missing while it is dropped.
         let Some(producer) = &self.0 else { return Err(PublishError::kept_back()) };
         let sent = producer.send(record, Duration::ZERO).await;
-        sent.map_err(|(error, _)| publish_failure(topic, error))
+        if sent.is_ok() {
+            self.1.clear();
+        }
+        sent.map_err(|(error, _)| publish_failure(topic, error, self.1.explain().map(|(_, text)| text)))
     }
 }
 

@@ -7,9 +7,10 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
+use crate::connection_error::KeepsError;
 use crate::error::{failure, fatal, transient};
 
 /// The topics of a source.
@@ -42,14 +43,14 @@ impl Topics {
     /// # Errors
     /// - `Fatal`: a topic is missing or cannot be created, or the broker rejects the user.
     /// - `Transient`: no broker can be reached.
-    pub(crate) async fn prepare<C: ConsumerContext + 'static>(
+    pub(crate) async fn prepare<C: KeepsError>(
         &self,
         consumer: &StreamConsumer<C>,
         config: &ClientConfig,
     ) -> Result<(), SourceError> {
         let mut missing = Vec::new();
         for topic in self.read.iter().chain([&self.dead]) {
-            if !exists(consumer, topic)? {
+            if !exists(consumer, topic, config)? {
                 missing.push(topic.clone());
             }
         }
@@ -63,7 +64,7 @@ impl Topics {
         let start = Instant::now();
         for topic in &missing {
             // The brokers learn of a new topic one after another.
-            while !exists(consumer, topic)? {
+            while !exists(consumer, topic, config)? {
                 if start.elapsed() > LIMIT {
                     return Err(transient("creating topics", std::io::Error::other("a new topic does not appear")));
                 }
@@ -139,14 +140,16 @@ pub(crate) fn no_topic(topic: &str) -> SourceError {
 /// # Errors
 /// - `Fatal`: the broker rejects the user.
 /// - `Transient`: no broker can be reached.
-pub(crate) fn exists<C: ConsumerContext + 'static>(
+pub(crate) fn exists<C: KeepsError>(
     consumer: &StreamConsumer<C>,
     topic: &str,
+    config: &ClientConfig,
 ) -> Result<bool, SourceError> {
     let start = Instant::now();
     loop {
         let error = match consumer.fetch_metadata(Some(topic), SLICE) {
             Ok(metadata) => {
+                consumer.context().connection_error().clear();
                 let topic = metadata.topics().iter().find(|found| found.name() == topic);
                 match topic.map(|topic| (topic.error().map(Code::from), topic.partitions().len())) {
                     Some((None, partitions)) if partitions > 0 => return Ok(true),
@@ -158,15 +161,10 @@ pub(crate) fn exists<C: ConsumerContext + 'static>(
         };
         // The reason is an event of the connection, such as a rejected password.
         // A call that reads a line for the log returns nothing, although other events follow.
-        let events = (0..EVENTS).filter_map(|_| consumer.recv().now_or_never());
-        let reasons = events.filter_map(Result::err).chain([error]).map(|error| failure("connecting", error));
-        let mut reasons: Vec<SourceError> = reasons.collect();
-        let is_final = |error: &SourceError| error.kind() == SourceErrorKind::Fatal;
-        if let Some(at) = reasons.iter().position(is_final) {
-            return Err(reasons.swap_remove(at));
-        }
-        if start.elapsed() > LIMIT {
-            return Err(reasons.swap_remove(0));
+        (0..EVENTS).for_each(|_| drop(consumer.recv().now_or_never()));
+        let error = consumer.context().connection_error().of_call(config, LIMIT, error);
+        if error.kind() == SourceErrorKind::Fatal || start.elapsed() > LIMIT {
+            return Err(error);
         }
     }
 }

@@ -30,7 +30,7 @@ impl Transactions {
     /// - `Fatal`: the broker refuses the id.
     /// - `Transient`: the broker does not answer.
     pub(crate) fn open(config: &ClientConfig) -> Result<Self, SourceError> {
-        let created = config.create_with_context(QuietContext);
+        let created = config.create_with_context(QuietContext::default());
         let producer: FutureProducer<QuietContext> =
             created.map_err(|error| failure("configuring the client", error))?;
         repeated(|| producer.init_transactions(LIMIT)).map_err(|error| failure("opening transactions", error))?;

@@ -1,5 +1,6 @@
 //! Opening a source: what is created, what is refused, and by which error.
-use idempotent_harness::servers::KafkaServer;
+use futures_util::future::join_all;
+use idempotent_harness::servers::{CLOSED, HTTP, KafkaServer, REDIS, SILENT, stranger};
 use idempotent_kafka::{KafkaOptions, KafkaSource, StartPosition};
 use idempotent_mq::{SourceError, SourceErrorKind};
 
@@ -94,4 +95,33 @@ async fn a_rejected_user_is_refused_and_shown_in_no_error() {
     let error = KafkaSource::connect(url, "orders", "billing").await.map(drop).unwrap_err();
     assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the password"), "{error}");
     assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_broker_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    use SourceErrorKind::{Fatal, Transient};
+    let servers = (KafkaServer::without_users(), KafkaServer::start());
+    let (strict, open) = (servers.0.address(), servers.1.address());
+    let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
+    let cases = [
+        ("ann:hush-hush@", &*strict, Fatal, ["SASL PLAIN", "check the user, the password and the SASL mechanism"]),
+        ("ann:hush-hush@", &open, Fatal, ["Unsupported SASL mechanism", "the SASL mechanism in the options"]),
+        ("", &strict, Transient, ["check the host and the port", "or a user"]),
+        ("", "127.0.0.1:1", Transient, ["Connection refused", "check that the server is running, and the port"]),
+        ("", "no.such.host.invalid:7", Transient, ["Failed to resolve", "check the host name"]),
+        ("", &http, Transient, ["response size", "the answer is not of Kafka"]),
+        ("", &redis, Transient, ["response size", "the answer is not of Kafka"]),
+        ("", &closed, Transient, ["check the host and the port", "requires TLS"]),
+        ("", &silent, Transient, ["no answer of Kafka within 5s", "check the host and the port"]),
+    ];
+    join_all(cases.map(async |(user, address, kind, words)| {
+        let url = format!("kafka://{user}{address}");
+        let error = KafkaSource::connect(url, "orders", "billing").await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        for word in words.into_iter().chain([address]) {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }))
+    .await;
 }

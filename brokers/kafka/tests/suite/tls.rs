@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use idempotent_harness::servers::{Certificates, KafkaServer};
+use idempotent_harness::servers::{Certificates, HTTP, KafkaServer, stranger};
 use idempotent_kafka::{KafkaOptions, KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, SourceError, SourceErrorKind};
 use rustls::crypto::ring;
@@ -114,4 +114,19 @@ async fn a_broker_that_verifies_clients_accepts_the_certificate_of_the_options()
     exchanges_a_message(options().tls_identity(identity.0, identity.1)).await;
     let error = connect(options()).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("connecting"), "{error}");
+}
+
+#[tokio::test]
+async fn tls_on_one_side_only_is_named_with_the_scheme_of_the_other() {
+    let (secured, server) = (Secured::start(false).await, KafkaServer::start());
+    let (at, plain) = (secured.url.strip_prefix("kafkas://").unwrap(), server.address());
+    let http = stranger(HTTP);
+    for (url, words) in [
+        (format!("kafkas://{plain}"), [&*plain, "requires TLS (`kafkas://`)"]),
+        (format!("kafkas://{http}"), [&*http, "use `kafka://`"]),
+        (format!("kafka://{at}"), [at, "requires TLS (`kafkas://`)"]),
+    ] {
+        let error = connect(KafkaOptions::new(url)).await.map(drop).unwrap_err();
+        assert!(words.iter().all(|word| error.to_string().contains(word)), "{words:?}: {error}");
+    }
 }
