@@ -40,6 +40,8 @@ use crate::{Queue, SettingError};
 pub struct RabbitDeadLetters {
     url: BrokerUrl,
     queue: Queue,
+    /// The queue into which letters are put back.
+    to: String,
     /// The connection, which opens on first use and is dropped after an error.
     open: Option<OpenConnection>,
     /// The ids of the letters that the connection has read.
@@ -72,7 +74,22 @@ impl RabbitDeadLetters {
     pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
-        Ok(Self { url: BrokerUrl::parse(url)?, queue, open: None, ids: ContentIds::default() })
+        let to = queue.name.clone();
+        Ok(Self { url: BrokerUrl::parse(url)?, queue, to, open: None, ids: ContentIds::default() })
+    }
+
+    /// Puts all letters back to this queue, which must exist.
+    ///
+    /// # Default
+    /// The queue of this handle
+    ///
+    /// # Errors
+    /// The name is invalid.
+    pub fn putting_back_to(mut self, queue: impl Into<String>) -> Result<Self, SettingError> {
+        let to = Queue::existing(queue);
+        to.check()?;
+        self.to = to.name;
+        Ok(self)
     }
 
     async fn open(&mut self) -> Result<&mut OpenConnection, SourceError> {
@@ -164,7 +181,7 @@ impl RabbitDeadLetters {
             open.left.push(taken.acker.clone());
             return Err(refused("its headers exceed the broker's frame_max"));
         }
-        let publish = open.publishing.publish(("", &self.queue.name), properties, &taken.data, async |_| Ok(()));
+        let publish = open.publishing.publish(("", &self.to), properties, &taken.data, async |_| Ok(()));
         let failed = match timeout(CONFIRM_TIMEOUT, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
                 Ok(true) => return Ok(true),

@@ -1,6 +1,7 @@
 //! The publisher, which reports the known state of each message.
 mod attempt;
 mod batch;
+mod blocked;
 mod delayed;
 mod due_time;
 mod outbox;

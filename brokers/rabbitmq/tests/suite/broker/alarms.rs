@@ -126,3 +126,23 @@ async fn a_publisher_sends_a_message_once_during_an_alarm_and_names_the_alarm() 
     .await;
     assert!(world.count("alarm.publisher").await <= 1);
 }
+
+#[tokio::test]
+async fn a_publisher_asks_for_the_reason_of_an_alarm_and_stores_nothing() {
+    let world = World::alone("alarm.asked").await;
+    world.declare("alarm.asked").await;
+    let queues = || tokio::task::spawn_blocking(|| SERVER.queues("/", "messages"));
+    let before = queues().await.unwrap();
+    let blocked = async || {
+        let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+        within("an answer", publisher.blocked()).await.unwrap()
+    };
+    assert_eq!(blocked().await, None);
+    let alarm = MemoryAlarm::raise().await;
+    assert_eq!(blocked().await.as_deref(), Some("low on memory"));
+    alarm.end().await;
+    until("the end of the blocking", async || blocked().await.is_none().then_some(())).await;
+    assert_eq!(queues().await.unwrap(), before);
+    let closed = RabbitPublisher::builder("amqp://127.0.0.1:1").build().unwrap();
+    assert!(closed.blocked().await.unwrap_err().to_string().contains("looking for an alarm"));
+}

@@ -40,6 +40,23 @@ async fn are_ready(world: &World, queue: &str, letters: u32) {
     until("the letters", async || (world.count(queue).await == letters).then_some(())).await;
 }
 
+#[tokio::test]
+async fn letters_are_put_back_to_a_named_queue_and_an_invalid_name_is_refused() {
+    let world = World::new("moved").await;
+    let mut source = world.opened(Queue::classic("moved")).await;
+    world.declare("moved.others").await;
+    dead_letter(&world, &mut source, &[b"one", b"two"]).await;
+    drop(source);
+    are_ready(&world, "moved.dead", 2).await;
+    let redriven = Redrive::new().run(&mut letters_of("moved").putting_back_to("moved.others").unwrap()).await;
+    assert_eq!((redriven.put_back, redriven.failed.is_none()), (2, true), "{redriven:?}");
+    assert_eq!((world.count("moved").await, world.count("moved.dead").await), (0, 0));
+    assert_eq!(all(&world, "moved.others").await.iter().map(id).collect::<Vec<_>>(), ["m-0", "m-1"]);
+    for name in [String::new(), "x".repeat(256)] {
+        assert!(letters_of("moved").putting_back_to(name).is_err());
+    }
+}
+
 async fn byte_for_byte(name: &str, queue: Queue) {
     let world = World::new(name).await;
     let dead = format!("{name}.dead");
