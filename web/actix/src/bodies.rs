@@ -38,10 +38,6 @@ impl Body for PayloadBody {
         Pin::new(&mut self.get_mut().payload).poll_next(cx).map_ok(Frame::data)
     }
 
-    fn is_end_stream(&self) -> bool {
-        matches!(self.payload, Payload::None)
-    }
-
     fn size_hint(&self) -> SizeHint {
         let mut hint = SizeHint::new();
         // Only a lower bound: a middleware outside may have replaced the payload, for example by the decompressed one.
@@ -70,10 +66,6 @@ impl<B: MessageBody> Body for HandlerBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.project().body.poll_next(cx).map_ok(Frame::data).map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.size().is_eof()
     }
 
     fn size_hint(&self) -> SizeHint {

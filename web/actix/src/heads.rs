@@ -73,3 +73,23 @@ pub(crate) fn extend(to: &mut actix::header::HeaderMap, headers: &HeaderMap) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_http_is_kept() {
+        for known in [Version::HTTP_09, Version::HTTP_10, Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
+            let names = |version: actix::Version| format!("{version:?}") == format!("{known:?}");
+            let all = [
+                actix::Version::HTTP_09,
+                actix::Version::HTTP_10,
+                actix::Version::HTTP_11,
+                actix::Version::HTTP_2,
+                actix::Version::HTTP_3,
+            ];
+            assert_eq!(all.into_iter().find(|of| names(*of)).map(version), Some(known));
+        }
+    }
+}

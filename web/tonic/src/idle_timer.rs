@@ -26,3 +26,30 @@ impl IdleTimer {
         self.timer = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use idempotent_testkit::VirtualClock;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn a_frame_starts_the_limit_again() {
+        let clock = VirtualClock::new();
+        let mut idle = IdleTimer::new(Arc::new(clock.clone()), 30 * SECOND);
+        let mut is_over = || idle.poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_over());
+        clock.advance(20 * SECOND).await;
+        idle.stop();
+        let mut is_over = || idle.poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_over());
+        clock.advance(20 * SECOND).await;
+        assert!(!is_over());
+        clock.advance(10 * SECOND).await;
+        assert!(is_over());
+    }
+}

@@ -38,6 +38,17 @@ async fn a_large_upload_is_rejected_and_its_client_reads_the_response() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_a_declared_length_over_the_limit_is_rejected_before_it_arrives() {
+    let server = Server::of_shop(&Shop::default(), layer());
+    let ask = order_by("a").body(vec![b'x'; 3 << 20]);
+    let mut client = Client::connect(server.address).await;
+    client.send(&ask.head()).await;
+    let refused = client.answer().await;
+    assert_eq!((refused.status, refused.header("connection")), (413, Some("close")), "{refused}");
+    assert!(client.answer_or_end().await.is_none(), "the server has closed the connection");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_waits_for_100_continue_is_served() {
     let shop = Shop::default();
     let server = Server::of_shop(&shop, layer());
@@ -110,7 +121,8 @@ async fn a_stream_reaches_its_client_as_it_arrives() {
                 receiver.wait_for(|sent| *sent).await.unwrap();
                 Ok(Bytes::from_static(b"second."))
             };
-            let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"first."))]);
+            // An empty chunk is not the end.
+            let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"first.")), Ok(Bytes::new())]);
             HttpResponse::Ok().streaming(first.chain(stream::once(second)))
         }
     };

@@ -1,5 +1,7 @@
 //! The layer around one service, and between other layers.
 use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -34,6 +36,40 @@ where
 {
     let (parts, body) = service.clone().oneshot(call).await.unwrap().into_parts();
     (Response::from_parts(parts, ()), body.collect().await.unwrap().to_bytes())
+}
+
+/// A service that answers with no gRPC, if it is ready.
+#[derive(Clone)]
+struct Plain(Poll<()>);
+
+impl<B> Service<Request<B>> for Plain {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.map(Ok)
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        // Read as gRPC, two messages.
+        ready(Ok(Response::new(Full::new(Bytes::from_static(&[0; 10])))))
+    }
+}
+
+#[test]
+fn the_layer_is_ready_when_its_service_is() {
+    for is_ready in [Poll::Pending, Poll::Ready(())] {
+        let mut service = layer(Principal::none()).layer(Plain(is_ready));
+        let found = Service::<Request<Body>>::poll_ready(&mut service, &mut Context::from_waker(Waker::noop()));
+        assert_eq!(found.is_ready(), is_ready.is_ready());
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_no_grpc_passes_through() {
+    let service = layer(Principal::none()).layer(Plain(Poll::Ready(())));
+    assert_eq!(send(&service, call("Pay", "application/grpc", TEA)).await.1[..], [0; 10]);
 }
 
 fn is_replay(response: &Response<()>) -> bool {
