@@ -23,7 +23,7 @@ pub(crate) use self::change::ChangeOptions;
 #[cfg(feature = "console")]
 pub(crate) use self::console::{ConsoleArguments, NamedUrl};
 pub(crate) use self::dead::{
-    DeadCommand, DiscardArguments, LetterArguments, QueueOptions, RedriveArguments, ShowArguments,
+    DeadCommand, DiscardArguments, LetterArguments, PutBackOptions, QueueOptions, RedriveArguments, ShowArguments,
 };
 pub(crate) use self::delay::{DelayCommand, DelayOptions};
 pub(crate) use self::key::KeyArguments;
@@ -318,6 +318,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
+    /// Also checks that this RabbitMQ broker blocks no publishers: its URL `amqp[s]://HOST/VHOST`, or `@FILE` with the URL in its
+    /// first line. The check publishes a message to a name without a queue, which the broker returns.
+    #[arg(long, value_name = "URL")]
+    pub(crate) queue: Option<String>,
     /// The lowest severity that ends the command with exit code 3.
     #[arg(long, value_enum, default_value_t = FailOn::Fail, value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,

@@ -4,9 +4,10 @@ use idempotent::__private::url::masked;
 use idempotent::mq::{DeadLetters, SourceError, SourceErrorKind};
 use idempotent_operate::DeliveryLimited;
 
-use crate::arguments::QueueOptions;
+use crate::arguments::{PutBackOptions, QueueOptions};
 use crate::backend::Backend;
 use crate::failure::Failure;
+use crate::finding::{Finding, Severity};
 use crate::target::read_url;
 
 /// The dead letters of a queue.
@@ -20,23 +21,35 @@ const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for R
                        queue (with amqps, rediss+stream, tls, kafkas or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
                        postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
+/// The schemes of the queues whose letters can be put back into another queue.
+const NAMES_A_TARGET: [&str; 10] =
+    ["amqp", "amqps", "kafka", "kafkas", "nats", "pgmq", "rocketmq", "rocketmqs", "sqs", "tls"];
+
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
-pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Result<Queue> {
+pub(crate) async fn open(options: &QueueOptions, back: &PutBackOptions, namespace: &str) -> anyhow::Result<Queue> {
     let missing = format!("no queue: set IDEMPOTENT_QUEUE, or pass --queue URL: {SCHEMES}");
     let url = read_url(options.queue.as_deref(), &missing)?;
     let shown = masked(&url);
     let usage = |why: &str| anyhow::Error::new(Failure::Usage(format!("--queue `{shown}`: {why}")));
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    if back.to.is_some() && !NAMES_A_TARGET.contains(&scheme) {
+        return Err(usage(
+            "--to: dead letters of Redis Streams, delay queues and delay tables return only to their origin",
+        ));
+    }
+    if back.without_unreadable_headers && !matches!(scheme, "kafka" | "kafkas") {
+        return Err(usage("--without-unreadable-headers: only letters of Kafka have such headers"));
+    }
     let letters = match scheme {
-        "amqp" | "amqps" => rabbitmq(&url, options).map_err(|why| usage(&why))?,
+        "amqp" | "amqps" => rabbitmq(&url, options, back).map_err(|why| usage(&why))?,
         "redis+stream" | "rediss+stream" => {
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
-        "nats" | "tls" => nats(&url, options).map_err(|why| usage(&why))?,
-        "pgmq" => pgmq(&url, options).map_err(|why| usage(&why))?,
-        "kafka" | "kafkas" => kafka(&url, options).map_err(|why| usage(&why))?,
-        "sqs" => sqs(&url, options).map_err(|why| usage(&why))?,
-        "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
+        "nats" | "tls" => nats(&url, options, back).map_err(|why| usage(&why))?,
+        "pgmq" => pgmq(&url, options, back).map_err(|why| usage(&why))?,
+        "kafka" | "kafkas" => kafka(&url, options, back).map_err(|why| usage(&why))?,
+        "sqs" => sqs(&url, options, back).map_err(|why| usage(&why))?,
+        "rocketmq" | "rocketmqs" => rocketmq(&url, options, back).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
         _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
             table(&url, options).await.with_context(|| format!("{} on {shown}", options.name))?
@@ -55,16 +68,55 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
     Ok(Queue { letters, name })
 }
 
-#[cfg(feature = "rabbitmq")]
-fn rabbitmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    match idempotent::rabbitmq::RabbitDeadLetters::new(url, &options.name) {
-        Ok(letters) => Ok(Box::new(letters)),
-        Err(error) => Err(error.to_string()),
+/// Checks that a broker blocks no publishers.
+pub(crate) async fn alarm(queue: &str) -> anyhow::Result<Finding> {
+    let url = read_url(Some(queue), "")?;
+    let server = masked(&url);
+    let usage = |why: &str| anyhow::Error::new(Failure::Usage(format!("--queue `{server}`: {why}")));
+    if !url.starts_with("amqp://") && !url.starts_with("amqps://") {
+        return Err(usage("only RabbitMQ has alarms to check; use amqp://HOST/VHOST, or amqps:// for TLS"));
     }
+    let (severity, text) = match blocked(&url).await.map_err(|why| usage(&why))?? {
+        None => (Severity::Ok, "the broker accepts messages".to_owned()),
+        Some(reason) => {
+            let remedy = match reason.contains("disk") {
+                true => "free disk space, or lower `disk_free_limit`",
+                false => "let consumers empty the queues, or raise `vm_memory_high_watermark`",
+            };
+            (
+                Severity::Fail,
+                format!("the broker blocks publishers ({reason}), so retries and dead letters wait: {remedy}"),
+            )
+        }
+    };
+    Ok(Finding { severity, check: "alarm", server: server.into(), text })
+}
+
+/// Returns the broker's reason for blocking publishers. The outer error is one of the URL.
+#[cfg(feature = "rabbitmq")]
+async fn blocked(url: &str) -> Result<Result<Option<String>, SourceError>, String> {
+    let publisher = idempotent::rabbitmq::RabbitPublisher::builder(url).build().map_err(|error| error.to_string())?;
+    let answer = publisher.blocked().await;
+    Ok(answer.map_err(|error| SourceError::new(SourceErrorKind::Transient, error.to_string()).with_cause(error)))
 }
 
 #[cfg(not(feature = "rabbitmq"))]
-fn rabbitmq(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+async fn blocked(_: &str) -> Result<Result<Option<String>, SourceError>, String> {
+    Err("this binary was built without RabbitMQ; install it with the feature `rabbitmq`".into())
+}
+
+#[cfg(feature = "rabbitmq")]
+fn rabbitmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let letters = idempotent::rabbitmq::RabbitDeadLetters::new(url, &options.name);
+    let letters = letters.and_then(|letters| match &back.to {
+        Some(queue) => letters.putting_back_to(queue.as_str()),
+        None => Ok(letters),
+    });
+    Ok(Box::new(letters.map_err(|error| error.to_string())?))
+}
+
+#[cfg(not(feature = "rabbitmq"))]
+fn rabbitmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without RabbitMQ; install it with the feature `rabbitmq`".into())
 }
 
@@ -84,8 +136,11 @@ fn streams(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
 }
 
 #[cfg(feature = "nats")]
-fn nats(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let letters = idempotent::nats::JetStreamDeadLetters::new(url, &options.name);
+fn nats(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let mut letters = idempotent::nats::JetStreamDeadLetters::new(url, &options.name);
+    if let Some(to) = &back.to {
+        letters = letters.putting_back_to(to.as_str());
+    }
     Ok(Box::new(match &options.dead_stream {
         Some(stream) => letters.stored_in(stream.as_str()),
         None => letters,
@@ -93,13 +148,16 @@ fn nats(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Strin
 }
 
 #[cfg(not(feature = "nats"))]
-fn nats(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn nats(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without NATS; install it with the feature `nats`".into())
 }
 
 #[cfg(feature = "pgmq")]
-fn pgmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let letters = idempotent::pgmq::PgmqDeadLetters::new(url, &options.name);
+fn pgmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let mut letters = idempotent::pgmq::PgmqDeadLetters::new(url, &options.name);
+    if let Some(to) = &back.to {
+        letters = letters.putting_back_to(to.as_str());
+    }
     Ok(Box::new(match &options.dead_stream {
         Some(queue) => letters.stored_in(queue.as_str()),
         None => letters,
@@ -107,13 +165,19 @@ fn pgmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Strin
 }
 
 #[cfg(not(feature = "pgmq"))]
-fn pgmq(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn pgmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without PGMQ; install it with the feature `pgmq`".into())
 }
 
 #[cfg(feature = "kafka")]
-fn kafka(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let letters = idempotent::kafka::KafkaDeadLetters::new(url, &options.name);
+fn kafka(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let mut letters = idempotent::kafka::KafkaDeadLetters::new(url, &options.name);
+    if let Some(to) = &back.to {
+        letters = letters.putting_back_to(to.as_str());
+    }
+    if back.without_unreadable_headers {
+        letters = letters.without_unreadable_headers();
+    }
     Ok(Box::new(match &options.dead_stream {
         Some(topic) => letters.stored_in(topic.as_str()),
         None => letters,
@@ -121,15 +185,18 @@ fn kafka(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Stri
 }
 
 #[cfg(not(feature = "kafka"))]
-fn kafka(url: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn kafka(url: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     let feature = if url.starts_with("kafkas:") { "kafka-tls" } else { "kafka" };
     Err(format!("this binary was built without Kafka; install it with the feature `{feature}`"))
 }
 
 #[cfg(feature = "sqs")]
-fn sqs(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn sqs(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     let client = idempotent::sqs::client(url).map_err(|error| error.to_string())?;
-    let letters = idempotent::sqs::SqsDeadLetters::new(client, &options.name);
+    let mut letters = idempotent::sqs::SqsDeadLetters::new(client, &options.name);
+    if let Some(to) = &back.to {
+        letters = letters.putting_back_to(to.as_str());
+    }
     Ok(Box::new(match &options.dead_stream {
         Some(queue) => letters.stored_in(queue.as_str()),
         None => letters,
@@ -137,12 +204,12 @@ fn sqs(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String
 }
 
 #[cfg(not(feature = "sqs"))]
-fn sqs(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn sqs(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without Amazon SQS; install it with the feature `sqs`".into())
 }
 
 #[cfg(feature = "rocketmq")]
-fn rocketmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn rocketmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     use idempotent::rocketmq::RocketDeadLetters;
 
     let group = options.group.as_deref().ok_or("name the consumer group of the topic by --group")?;
@@ -157,6 +224,9 @@ fn rocketmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, S
     if let Some(topic) = &options.dead_stream {
         letters = letters.dead_letter_topic(topic.as_str());
     }
+    if let Some(to) = &back.to {
+        letters = letters.putting_back_to(to.as_str());
+    }
     match letters.build() {
         Ok(letters) => Ok(Box::new(letters)),
         Err(error) => Err(error.to_string()),
@@ -164,7 +234,7 @@ fn rocketmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, S
 }
 
 #[cfg(not(feature = "rocketmq"))]
-fn rocketmq(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn rocketmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without RocketMQ; install it with the feature `rocketmq`".into())
 }
 

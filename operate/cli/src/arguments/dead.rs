@@ -172,7 +172,21 @@ pub(crate) struct RedriveArguments {
     #[arg(long)]
     pub(crate) let_go: bool,
     #[command(flatten)]
+    pub(crate) put_back: PutBackOptions,
+    #[command(flatten)]
     pub(crate) change: ChangeOptions,
+}
+
+/// The destination of letters that are put back.
+#[derive(Args, Debug, Default)]
+pub(crate) struct PutBackOptions {
+    /// The queue, topic or NATS subject into which all letters are put back, whichever they name. It must exist [default: the one of
+    /// --name]. Not for Redis Streams, delay queues and delay tables.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "NAME")]
+    pub(crate) to: Option<String>,
+    /// Leaves out the headers of Kafka messages that the client cannot read, so that a handler runs.
+    #[arg(long)]
+    pub(crate) without_unreadable_headers: bool,
 }
 
 #[derive(Args, Debug)]

@@ -79,10 +79,10 @@ async fn targets(
     }
     for named in &queues {
         let (options, namespace) = (Arc::new(queue_options(named, arguments.slots)?), global.namespace.clone());
-        within(Some(OPENING), queue::open(&options, &namespace)).await?.letters.close().await;
+        within(Some(OPENING), queue::open(&options, &Default::default(), &namespace)).await?.letters.close().await;
         let open = move || {
             let (options, namespace) = (options.clone(), namespace.clone());
-            async move { Ok::<_, anyhow::Error>(queue::open(&options, &namespace).await?.letters) }
+            async move { Ok::<_, anyhow::Error>(queue::open(&options, &Default::default(), &namespace).await?.letters) }
         };
         builder = match &store {
             Some(store) => builder.queue_with_store(&named.name, open, store.clone()),

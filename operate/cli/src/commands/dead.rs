@@ -6,7 +6,7 @@ use idempotent::mq::LetterId;
 use idempotent_operate::{LetterFilter, LetterSummary};
 
 use super::{OPENING, within};
-use crate::arguments::{DeadCommand, GlobalOptions, LetterArguments, QueueOptions, ShowArguments};
+use crate::arguments::{DeadCommand, GlobalOptions, LetterArguments, PutBackOptions, ShowArguments};
 use crate::failure::Failure;
 use crate::output;
 use crate::queue::{self, Queue};
@@ -14,13 +14,14 @@ use crate::stop::StopRequest;
 
 /// Runs a command for dead letters. Letters that were read and not put back return to their place.
 pub(super) async fn run(global: &GlobalOptions, command: &DeadCommand, stop: &StopRequest) -> anyhow::Result<()> {
-    let options = match command {
-        DeadCommand::List(list) => &list.queue,
-        DeadCommand::Show(show) => &show.queue,
-        DeadCommand::Redrive(redrive) => &redrive.queue,
-        DeadCommand::Discard(discard) => &discard.queue,
+    let unchanged = PutBackOptions::default();
+    let (options, back) = match command {
+        DeadCommand::List(list) => (&list.queue, &unchanged),
+        DeadCommand::Show(show) => (&show.queue, &unchanged),
+        DeadCommand::Redrive(redrive) => (&redrive.queue, &redrive.put_back),
+        DeadCommand::Discard(discard) => (&discard.queue, &unchanged),
     };
-    let mut queue = open(global, options).await?;
+    let mut queue = within(Some(OPENING), queue::open(options, back, &global.namespace)).await?;
     let ended = match command {
         DeadCommand::List(arguments) => list(global, arguments, &mut queue).await,
         DeadCommand::Show(arguments) => show(global, arguments, &mut queue).await,
@@ -29,10 +30,6 @@ pub(super) async fn run(global: &GlobalOptions, command: &DeadCommand, stop: &St
     };
     queue.letters.close().await;
     ended.with_context(|| queue.name.clone())
-}
-
-async fn open(global: &GlobalOptions, options: &QueueOptions) -> anyhow::Result<Queue> {
-    within(Some(OPENING), queue::open(options, &global.namespace)).await
 }
 
 async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Queue) -> anyhow::Result<()> {

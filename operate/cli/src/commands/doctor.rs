@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use idempotent::{ConnectError, StoreError, StoreErrorKind};
 use idempotent_operate::{KeyFilter, PageLimits, list, store_time};
 
-use super::open;
+use super::{OPENING, open, within};
 use crate::arguments::{DoctorArguments, FailOn, Format, GlobalOptions};
 use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::finding::{Finding, Severity};
-use crate::output;
 use crate::target::{self, Target};
+use crate::{output, queue};
 
 /// The number of records that the check of orphaned keys examines.
 const SAMPLE: usize = 10_000;
@@ -30,6 +30,9 @@ pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) 
             Ok(target) => findings.extend(checked(global, backend, &target).await?),
             Err(error) => findings.push(refused(&url, error)?),
         }
+    }
+    if let Some(queue) = &arguments.queue {
+        findings.push(within(Some(OPENING), queue::alarm(queue)).await?);
     }
     print(output::format(global.output), &findings)?;
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);

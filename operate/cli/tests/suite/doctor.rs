@@ -1,5 +1,5 @@
 //! The checks and migrations of real servers, in states that would lose records.
-use idempotent_harness::servers::{PgBouncer, PostgresServer, RedisServer};
+use idempotent_harness::servers::{PgBouncer, PostgresServer, RabbitServer, RedisServer};
 
 use crate::sqlite::file;
 use crate::support::{done, fill, run};
@@ -140,4 +140,35 @@ async fn a_file_has_a_schema_and_no_clock_of_its_own() {
     assert!(run("mongodb://host", &["doctor"]).err.contains("expected a URL"));
     let redis = run("redis://localhost", &["migrate", "status"]);
     assert!(redis.code == 2 && redis.err.contains("has no schema"), "{redis:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_blocks_publishers_fails_with_its_reason_until_the_alarm_ends() {
+    let (server, (_folder, store)) = (RabbitServer::start(), file().await);
+    let doctor = || {
+        let run = run(&store, &["doctor", "--queue", &server.url()]);
+        let alarm = findings(&run.out).into_iter().find(|(_, check, _)| check == "alarm").unwrap();
+        (run.code, alarm.0, alarm.2)
+    };
+    let limit = |limit: &str| {
+        server.eval(&format!("_ = vm_memory_monitor:set_vm_memory_high_watermark({limit}), \"done\"."));
+    };
+    assert_eq!(doctor(), (0, "ok".to_owned(), "the broker accepts messages".to_owned()));
+    limit("0.0");
+    let (code, severity, text) = loop {
+        let found = doctor();
+        if found.0 != 0 {
+            break found;
+        }
+    };
+    assert_eq!((code, &*severity), (3, "fail"));
+    assert!(text.contains("(low on memory)") && text.contains("`vm_memory_high_watermark`"), "{text}");
+    limit("{absolute, \"512MB\"}");
+    while doctor().0 != 0 {}
+    assert!(server.queues("/", "messages").is_empty());
+    let other = run(&store, &["doctor", "--queue", "nats://u:s3cret@localhost"]);
+    assert!(
+        other.code == 2 && other.err.contains("only RabbitMQ has alarms") && !other.err.contains("s3cret"),
+        "{other:?}"
+    );
 }

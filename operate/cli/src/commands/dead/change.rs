@@ -6,7 +6,7 @@ use idempotent::mq::{Redrive, RedriveSummary};
 use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver, escaped};
 
 use super::super::{open, open_for_writing};
-use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, RedriveArguments};
+use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, PutBackOptions, RedriveArguments};
 use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output;
@@ -24,8 +24,10 @@ enum LetterChange {
 /// The letters that a command changes.
 struct Selection {
     filter: LetterFilter,
-    /// The description for the audit log, which names all letters that the command names.
+    /// The description for the audit log, which names all letters that the command names, and where they go if not to their queue.
     text: String,
+    /// The word between the description and the name of the queue.
+    before_name: &'static str,
 }
 
 pub(super) async fn redrive(
@@ -47,8 +49,14 @@ pub(super) async fn redrive(
         redrive = redrive.letting_go(store.store);
     }
     let keys = arguments.let_go.then(|| "let go".to_owned());
-    let more = [("rate", Some(arguments.rate.to_string())), ("keys", keys)];
-    let selection = select(arguments.filter(), arguments.limit, &more, queue).await?;
+    let PutBackOptions { to, without_unreadable_headers } = &arguments.put_back;
+    let headers = without_unreadable_headers.then(|| "without unreadable ones".to_owned());
+    let rate = Some(arguments.rate.to_string());
+    let more = [("rate", rate), ("keys", keys), ("headers", headers), ("into", to.clone())];
+    let mut selection = select(arguments.filter(), arguments.limit, &more, queue).await?;
+    if to.is_some() {
+        selection.before_name = "from";
+    }
     let redrive = redrive.limit(arguments.limit.map_or(u64::MAX, u64::from));
     change(global, LetterChange::Redrive, (redrive, &selection), &arguments.change, (queue, stop)).await
 }
@@ -95,7 +103,7 @@ async fn select(
     for (name, value) in conditions.iter().chain(more) {
         text.extend(value.iter().map(|value| format!(", {name} {value}")));
     }
-    Ok(Selection { filter, text })
+    Ok(Selection { filter, text, before_name: "into" })
 }
 
 /// The number of letters between two lines of progress.
@@ -111,7 +119,7 @@ async fn change(
 ) -> anyhow::Result<()> {
     let (by, reason) = options.author()?;
     let redriver = Redriver::new(options.audit()?, (&by, reason), "cli", &queue.name)?;
-    let Selection { filter, text } = selection;
+    let Selection { filter, text, before_name } = selection;
     if options.dry_run {
         let redrive = if change == LetterChange::Discard { redrive.discarding() } else { redrive };
         let outcome = Redriver::dry_run(redrive, filter, &mut *queue.letters).await;
@@ -121,7 +129,7 @@ async fn change(
         let text = escaped(text);
         let question = match change {
             LetterChange::Redrive => {
-                format!("Put back {text} into {}? The handlers of the messages run again.", queue.name)
+                format!("Put back {text} {before_name} {}? The handlers of the messages run again.", queue.name)
             }
             LetterChange::Discard => format!("Remove {text} of {} for good? The messages are lost.", queue.name),
         };

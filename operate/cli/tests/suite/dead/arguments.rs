@@ -9,6 +9,10 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
     let redrive = |more: &[&'static str]| {
         [&["redrive", "--name", "orders", "--queue", "amqp://localhost", "--reason", "why"][..], more].concat()
     };
+    let elsewhere = |url| {
+        let more = ["--to", "others", "--limit", "1", "--reason", "why"];
+        [&["redrive", "--name", "orders", "--queue", url][..], &more].concat()
+    };
     let discard = |more: &[&'static str]| {
         [&["discard", "--name", "orders", "--queue", "amqp://localhost", "--reason", "why"][..], more].concat()
     };
@@ -44,6 +48,11 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (redrive(&["--limit", "1", "--rate", "0.1"]), 2, "invalid digit"),
         (redrive(&["--limit", "1", "--reason", ""]), 2, "--reason"),
         (redrive(&["--limit", "1", "--read-only"]), 6, "--read-only forbids this command"),
+        (redrive(&["--limit", "1", "--to", ""]), 2, "a value is required for '--to <NAME>'"),
+        (redrive(&["--limit", "1", "--without-unreadable-headers"]), 2, "only letters of Kafka have such headers"),
+        (elsewhere("redis+stream://localhost"), 2, "return only to their origin"),
+        (elsewhere("redis+delay://localhost"), 2, "return only to their origin"),
+        (elsewhere("sqlite:/no/such/file"), 2, "return only to their origin"),
         (discard(&[]), 2, "--limit <N>"),
         (discard(&["--cause", "no stock"]), 2, "--limit <N>"),
         (discard(&["--limit", "10001"]), 2, "1..=10000"),

@@ -48,6 +48,27 @@ async fn letters_of_a_rabbitmq_queue_are_listed_shown_and_put_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn letters_are_put_back_into_a_named_queue_which_the_audit_log_names() {
+    let server = RabbitServer::start();
+    let url = server.url();
+    drop(letters(&url, Queue::classic("orders")).await);
+    RabbitSource::builder(&url, Queue::classic("repaired")).build().unwrap().declare().await.unwrap();
+    are_ready(&url, 3).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let site = Site { queue: &["--queue", &url, "--name", "orders", "--audit", file.path().to_str().unwrap()] };
+    let done = site.dead("redrive", &["--limit", "2", "--to", "repaired", "--reason", "why", "--yes"]).lines();
+    assert_eq!(done[2]["put_back"], 2);
+    let messages = server.queues("/", "messages");
+    assert_eq!((messages["repaired"], messages["orders"]), (2, 0));
+    let log = std::fs::read_to_string(file.path()).unwrap();
+    assert!(log.contains("at most 2 of 3 dead letters") && log.contains(", into repaired\""), "{log}");
+    are_ready(&url, 1).await;
+    let missing = site.dead("redrive", &["--limit", "1", "--to", "no queue", "--reason", "why", "--yes"]);
+    missing.fails(5, "the queue does not exist");
+    are_ready(&url, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_rabbitmq_queue_are_removed() {
     let server = RabbitServer::start();
     let url = server.url();
