@@ -62,7 +62,7 @@ async fn a_database_without_tables_fails_until_the_migrations_are_applied() {
     let after = findings(&done(&url, &["doctor", "--fail-on", "warn"]));
     let checks: Vec<_> = after.iter().map(|(severity, check, _)| (severity.as_str(), check.as_str())).collect();
     let of_server =
-        ["rights", "pooler", "version", "durability", "isolation", "indexes", "bloat", "connections", "purge"];
+        ["rights", "pooler", "version", "durability", "isolation", "indexes", "bloat", "connections", "space", "purge"];
     let expected = [&["schema"], &of_server[..], &["clock", "orphans"]].concat();
     assert_eq!(checks, expected.into_iter().map(|check| ("ok", check)).collect::<Vec<_>>());
 
