@@ -39,3 +39,22 @@ impl DueTimes {
         self.sooner.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_times_that_are_over_are_removed() {
+        let (due, now) = (DueTimes::default(), Instant::now());
+        let later = now + Duration::from_secs(1);
+        for time in [later, now] {
+            due.at(time);
+        }
+        assert_eq!(due.next(), Some(now));
+        due.clear(now);
+        assert_eq!(due.next(), Some(later));
+    }
+}

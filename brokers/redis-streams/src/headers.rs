@@ -126,3 +126,17 @@ pub(crate) fn is_dead_letter_field(name: &[u8]) -> bool {
     name.strip_prefix(DEAD_LETTER_PREFIX.as_bytes())
         .is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_fields_of_a_dead_letter_are_reserved() {
+        for (rest, is_reserved) in [("reason", true), ("entry", true), ("reasons", false), ("", false), ("x", false)] {
+            let name = format!("{DEAD_LETTER_PREFIX}{rest}");
+            assert_eq!(is_dead_letter_field(name.as_bytes()), is_reserved, "{name}");
+        }
+        assert!(!is_dead_letter_field(b"reason"));
+    }
+}

@@ -36,3 +36,18 @@ impl HeldEntries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_earlier_delivery_does_not_release_an_entry() {
+        let held = HeldEntries::default();
+        let (first, second) = (held.hold("1-0"), held.hold("1-0"));
+        held.release("1-0", first);
+        assert!(held.has("1-0"));
+        held.release("1-0", second);
+        assert!(!held.has("1-0"));
+    }
+}

@@ -89,11 +89,8 @@ fn array<const N: usize>(value: Value) -> Option<[Value; N]> {
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::SimpleString(text) => Some(text.into_bytes()),
-        _ => None,
-    }
+    let Value::BulkString(bytes) = value else { return None };
+    Some(bytes)
 }
 
 fn text(value: Value) -> Option<String> {

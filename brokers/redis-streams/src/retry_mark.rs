@@ -55,6 +55,12 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_lives_at_least_twice_as_long_as_an_entry_is_idle() {
+        assert_eq!(RetryMark::lifetime(Duration::from_secs(1)), 7 * 86_400_000);
+        assert_eq!(RetryMark::lifetime(LIFETIME), 14 * 86_400_000);
+    }
+
+    #[test]
     fn only_a_failed_attempt_has_a_mark() {
         let mut retry = Retry::after(Duration::ZERO, Timestamp(5));
         assert_eq!(RetryMark::of(&retry), Some(RetryMark { attempt: 2, first_at: Timestamp(5) }));

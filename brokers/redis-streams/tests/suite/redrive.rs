@@ -123,19 +123,21 @@ async fn a_dead_letter_that_cannot_be_put_back_stays_in_place() {
         world.server.command(&["XADD", "orders:dead", "*", "body", &number.to_string()]);
     }
     let before = world.entries("orders:dead");
-    let refused = async |kind| {
+    let refused = async |kind, words| {
         let redriven = Redrive::new().run(&mut letters_of(&world)).await;
-        assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, kind));
+        let error = redriven.failed.unwrap();
+        assert_eq!((redriven.put_back, error.kind()), (0, kind));
+        assert!(error.to_string().contains(words), "{error}");
         assert_eq!(world.entries("orders:dead"), before);
     };
     // A missing stream, a value of another type, and a full server.
-    refused(SourceErrorKind::Fatal).await;
+    refused(SourceErrorKind::Fatal, "does not exist; create it").await;
     world.server.command(&["SET", "orders", "in the way"]);
-    refused(SourceErrorKind::Fatal).await;
+    refused(SourceErrorKind::Fatal, "").await;
     world.server.command(&["DEL", "orders"]);
     world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
     world.server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    refused(SourceErrorKind::Transient).await;
+    refused(SourceErrorKind::Transient, "").await;
     world.server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(Redrive::new().run(&mut letters_of(&world)).await.put_back, 3);
     assert_eq!((world.entries("orders"), world.entries("orders:dead").len()), (before, 0));

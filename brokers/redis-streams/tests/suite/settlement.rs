@@ -31,6 +31,7 @@ async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
     assert_eq!(source.capabilities().delays, DelaySupport::UpTo(ms(600)));
     world.send("1");
     let mut held = one(&mut source).await;
+    assert_eq!((held.0.delivered, held.0.attempt, held.0.redelivered), (Some(1), Some(1), false));
     for (times, after) in [(2, 300), (3, 1), (4, 600), (5, 0)] {
         settle(&source.settler(), &held, retry(ms(after))).await;
         let since = Instant::now();

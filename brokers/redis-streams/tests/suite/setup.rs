@@ -20,6 +20,25 @@ async fn a_missing_group_is_refused_with_a_remedy() {
 }
 
 #[tokio::test]
+async fn a_setting_out_of_range_is_refused_with_its_rule() {
+    let world = World::new();
+    let builder = |stream, group| StreamsSource::builder(world.server.url(), stream, group).declare(StartPosition::New);
+    for (builder, words) in [
+        (builder("", "billing"), "must have a name"),
+        (builder("orders", ""), "must have a name"),
+        (builder("orders", "billing").consumer(""), "must have a name"),
+        (builder("orders", "billing").dead_letters(""), "must have a name"),
+        (builder("orders", "billing").dead_letters("orders"), "name another stream"),
+        (builder("orders", "billing").min_idle(ms(99)), "at least 100 ms"),
+    ] {
+        let refused = builder.connect().await.unwrap_err();
+        assert_eq!(refused.kind(), SourceErrorKind::Fatal);
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert!(builder("orders", "billing").min_idle(ms(100)).connect().await.is_ok());
+}
+
+#[tokio::test]
 async fn the_short_form_connects_to_an_existing_group() {
     let world = World::new();
     let url = world.server.url();
