@@ -113,6 +113,7 @@ async fn positions_of_a_stream_grow_and_an_aggregate_keeps_its_order_over_severa
             let topic = format!("stream-{}", n % 3);
             OutboundMessage::new(topic, n.to_string(), vec![b'x'; if n % 50 == 0 { 300_000 } else { 1 }])
                 .aggregate(format!("a{}", n % 2))
+                .header("trace", "a")
         })
         .collect();
     let told = publisher.publish(&messages).await;
