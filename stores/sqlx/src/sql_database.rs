@@ -190,6 +190,7 @@ sql_databases! {
 /// An error of [`on_connection`].
 pub(crate) struct PoolError {
     /// True if a statement may have been executed.
+    #[cfg_attr(not(feature = "delay"), allow(dead_code, reason = "an outbox does not distinguish"))]
     pub(crate) sent: bool,
     pub(crate) error: sqlx::Error,
 }
