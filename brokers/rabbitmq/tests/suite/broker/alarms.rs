@@ -45,7 +45,7 @@ impl Drop for MemoryAlarm {
 
 #[tokio::test]
 async fn a_failing_message_stops_no_acknowledgement_during_an_alarm_and_its_copy_is_delivered_once_after_it() {
-    let world = World::alone("alarm").await;
+    let world = World::alone("alarm.copies").await;
     world.source().declare().await.unwrap();
     for id in ["bad", "1", "2", "3", "4", "5", "6", "7", "8"] {
         world.send_id(id).await;
@@ -73,7 +73,7 @@ async fn a_failing_message_stops_no_acknowledgement_during_an_alarm_and_its_copy
     let messages = || tokio::task::spawn_blocking(|| SERVER.queues("/", "messages"));
     until("nothing is left", async || {
         let messages = messages().await.unwrap();
-        messages.iter().all(|(name, left)| !name.starts_with("alarm") || *left == 0).then_some(())
+        messages.iter().all(|(name, left)| !name.starts_with("alarm.copies") || *left == 0).then_some(())
     })
     .await;
     let counts = process.stop().await;
@@ -111,6 +111,7 @@ async fn a_publisher_sends_a_message_once_during_an_alarm_and_names_the_alarm() 
     world.declare("alarm.publisher").await;
     let publisher = RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(100)).give_up_after(ms(2_000));
     let publisher = publisher.build().unwrap();
+    until("an open connection", async || publisher.blocked().await.ok()).await;
     let alarm = MemoryAlarm::raise().await;
     let message = OutboundMessage::new("alarm.publisher", "m", "{}");
     let error = within("an answer", publisher.publish(&message)).await.unwrap_err();
