@@ -107,6 +107,10 @@ fn unconnected(error: &sqlx::Error) -> (Consequence, String) {
         sqlx::Error::Protocol(text) if text.contains("auth") => {
             (Consequence::Permanent, format!("{text}; let the user log in by a password"))
         }
+        // The client takes the end of the connection for a zero.
+        sqlx::Error::Protocol(text) if text.contains("SSLRequest: 0x00") => {
+            (Consequence::Temporary, unreached("closed").to_owned())
+        }
         sqlx::Error::Protocol(text) => {
             (Consequence::Temporary, format!("no answer of PostgreSQL ({text}); check the host and the port"))
         }
