@@ -155,6 +155,11 @@ fn foreign_protocol<D: Driver>(cause: &str) -> (StoreErrorKind, String) {
         let remedy = "let the user log in by another method, such as a password";
         return (StoreErrorKind::Denied, format!("{{database}}: login method not supported ({cause}): {remedy}"));
     }
+    // The client takes the end of the connection for a zero.
+    if cause.contains("SSLRequest: 0x00") {
+        let text = format!("the connection to {{database}} failed: {}", unreached("closed"));
+        return (StoreErrorKind::NotApplied, text);
+    }
     let text = format!("{{database}} does not answer as {} ({cause}): check the host and the port", D::NAME);
     (StoreErrorKind::NotApplied, text)
 }

@@ -1,10 +1,9 @@
 //! The text of an error that the client returns while it connects: the address, the cause and the remedy. The same for every server,
 //! with a table of its own.
-use std::io::Write;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind;
+use idempotent_harness::servers::{CLOSED, HTTP, REDIS, SILENT, stranger};
 
 use super::fixture::{NAME, SCHEME, Store as ServerStore};
 use super::setup::refused;
@@ -30,29 +29,16 @@ pub(super) async fn all_are_explained(cases: Vec<Case>) {
     }
 }
 
-/// Starts a server that sends these bytes to its first client, and closes the connection.
-fn says(bytes: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        client.write_all(bytes).unwrap();
-    });
-    address
-}
-
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
     use StoreErrorKind::NotApplied;
     let at = |address: &str| format!("{SCHEME}://me:hunter2@{address}/shop");
-    let (silent, closed) = (TcpListener::bind("127.0.0.1:0").unwrap(), says(b""));
-    let silent = silent.local_addr().map(|address| (silent, address.to_string())).unwrap();
-    let (redis, http) = (says(b"-ERR unknown command\r\n"), says(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    let [silent, closed, redis, http] = [SILENT, CLOSED, REDIS, HTTP].map(stranger);
     let running = format!("check that {NAME} is running, and the host and port");
     let mut cases = vec![
         case(at("127.0.0.1:1"), NotApplied, &["`127.0.0.1:1/shop`", "refused", &running]),
         case(at("no.such.host.invalid:7"), NotApplied, &["`no.such.host.invalid:7/shop`", "check the host name"]),
-        case(at(&silent.1), NotApplied, &[&silent.1, "no connection", "after 2s", "the host and the port are its own"]),
+        case(at(&silent), NotApplied, &[&silent, "no connection", "after 2s", "the host and the port are its own"]),
         case(at(&closed), NotApplied, &[&closed, "closes the connection"]),
     ];
     for address in [redis, http] {
