@@ -19,7 +19,7 @@ use super::store::Store;
 use super::worker::{LEASE, finishes_lost_runs};
 use super::{judge, leftovers};
 use crate::args::{Args, Topology};
-use crate::deadline::PATIENCE;
+use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
 use crate::fleet::{Fleet, Heard, Template};
 use crate::harness::keep;
@@ -83,6 +83,8 @@ struct Play {
     asking: JoinSet<anyhow::Result<Vec<(String, u64)>>>,
     /// The number of consecutive checks without messages at the broker.
     empty: u32,
+    /// The number of messages that the broker had at the last look.
+    left: Option<u64>,
     /// True if the broker assigns partitions to workers.
     rebalances: bool,
     /// The number of partitions that a rebalance has taken from a worker.
@@ -134,6 +136,7 @@ pub(crate) async fn play(
         of_the_broker: Jobs::new(move |harm| suffer(&*harmed, harm).map(|()| Done::new(harm))),
         asking: JoinSet::new(),
         empty: 0,
+        left: None,
         rebalances: kind.rebalances(),
         revoked: 0,
         ended: Vec::new(),
@@ -184,21 +187,21 @@ impl Play {
         Ok(())
     }
 
-    /// Ends the faults, and waits until nothing is left to do or the patience is over.
+    /// Ends the faults, and waits until nothing is left to do or the wait is in vain.
     async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.of_the_store.forget();
         self.of_the_broker.forget();
         self.peace = true;
         self.workers.tell_all(&Order::Peace);
-        let until = Instant::now() + patience;
-        let mut look = Instant::now();
-        while Instant::now() < until && (self.is_busy() || self.empty < SURE) {
+        let (mut progress, mut look) = (Progress::new(patience), Instant::now());
+        while !progress.is_in_vain() && (self.is_busy() || self.empty < SURE) {
+            progress.note(self.left);
             if !self.is_busy() && self.asking.is_empty() && Instant::now() >= look {
                 look = Instant::now() + LOOK;
                 let broker = self.broker.clone();
                 self.asking.spawn_blocking(move || broker.left());
             }
-            self.turn(until.min(Instant::now() + LOOK / 10)).await?;
+            self.turn(Instant::now() + LOOK / 10).await?;
         }
         Ok(())
     }
@@ -223,7 +226,11 @@ impl Play {
             Some(done) = self.of_the_store.done() => self.harms.of_servers(&done?),
             Some(done) = self.of_the_broker.done() => self.harms.of_servers(&done?),
             Some(copy) = self.publisher.confirmed() => self.confirmed(&*copy?),
-            Some(left) = self.asking.join_next() => self.empty = if left??.is_empty() { self.empty + 1 } else { 0 },
+            Some(left) = self.asking.join_next() => {
+                let left = left??;
+                self.empty = if left.is_empty() { self.empty + 1 } else { 0 };
+                self.left = Some(left.iter().map(|(_, number)| number).sum());
+            }
             () = sleep_until(due) => {}
         }
         Ok(())
