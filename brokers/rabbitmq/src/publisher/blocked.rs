@@ -1,4 +1,4 @@
-//! A look for an alarm of the broker.
+//! A check for an alarm of the broker.
 use idempotent_core::{Entropy, OsEntropy};
 use idempotent_mq::{PublishError, PublishErrorKind};
 use lapin::BasicProperties;

@@ -11,7 +11,7 @@ use crate::table::Table;
 /// A database that can contain a [`DelayTable`](crate::DelayTable): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its
 /// feature. The trait is sealed.
 pub trait DelayDb: SqlDatabase {
-    /// Applies missing migrations. Returns the schema or database of the table, if the database has several.
+    /// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
     #[doc(hidden)]
     fn migrate(
         pool: &Pool<Self>,

@@ -51,7 +51,7 @@ pub(crate) async fn status(pool: &MySqlPool, table: &Table) -> Result<SchemaStat
     migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
 }
 
-/// Sees to the table.
+/// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let place = migrate::place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.

@@ -79,7 +79,7 @@ pub(crate) async fn status(pool: &MySqlPool, table: &Table) -> Result<SchemaStat
     migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
 }
 
-/// Sees to the tables.
+/// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let options = pool.connect_options();
     let place = migrate::place(pool, table.name());

@@ -12,7 +12,7 @@ use crate::table::Table;
 /// A database that can contain an [`Outbox`](crate::Outbox): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its
 /// feature. The trait is sealed.
 pub trait OutboxDb: SqlDatabase {
-    /// Applies missing migrations. Returns the schema or database of the table, if the database has several.
+    /// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
     #[doc(hidden)]
     fn migrate(
         pool: &Pool<Self>,

@@ -81,7 +81,7 @@ pub(crate) async fn status(pool: &PgPool, table: &Table) -> Result<SchemaStatus,
     migrate::status_by(pool, table, &KNOWN).await
 }
 
-/// Sees to the tables.
+/// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let options = pool.connect_options();
     let place = migrate::place(pool, table.name());

@@ -43,7 +43,7 @@ pub(crate) async fn status(pool: &SqlitePool, table: &Table) -> Result<SchemaSta
     migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
 }
 
-/// Sees to the table.
+/// Checks the tables, or creates them with `create`. Returns the schema or database in which they are, if there are several.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<Option<String>, StoreError> {
     let place = migrate::place(pool, table.name());
     // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
