@@ -61,7 +61,7 @@ pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
 pub use self::kafka::{KAFKA, KafkaServer};
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
-pub use self::moto::{MOTO, MotoServer};
+pub use self::moto::{MOTO, MotoServer, UnusableEndpoint, unusable_endpoints};
 pub use self::nats::{NATS, NatsServer};
 pub use self::nats_cluster::NatsCluster;
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::or_panic;
+use super::stranger::{CLOSED, HTTP, REDIS, SILENT, stranger};
 use super::tls::Certificates;
 
 /// The environment variable that names the program to start instead of the package that `cargo xtask setup` installs: a
@@ -25,6 +26,37 @@ pub struct MotoServer(Daemon<Moto>);
 #[derive(Debug)]
 struct Moto {
     tls: bool,
+}
+
+/// An endpoint of a client, a word of the cause why the client cannot use it, and the remedy.
+pub type UnusableEndpoint = (String, &'static str, String);
+
+/// Starts servers that clients of this service cannot use, and returns their endpoints, and emulators to keep until the end. Blocks.
+///
+/// # Panics
+/// If a server cannot start.
+#[must_use]
+pub fn unusable_endpoints(service: &str) -> (Vec<UnusableEndpoint>, [MotoServer; 2]) {
+    let servers = [MotoServer::without_users(), MotoServer::start_with_tls()];
+    let [server, secured] = [&servers[0], &servers[1]].map(MotoServer::address);
+    let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
+    let other = format!("check that the endpoint of the client is one of {service}");
+    let endpoint = "check the region and the endpoint";
+    let cases = [
+        ("http", &*server, "status 403", "check the credentials"),
+        ("https", &server, "corrupt message", "use an endpoint with `http://`"),
+        ("http", &secured, "onnection", "with `https://` if it requires TLS"),
+        ("https", &secured, "invalid peer certificate", "trust the authority"),
+        ("http", "127.0.0.1:1", "onnection refused", endpoint),
+        ("http", "no.such.host.invalid:7", "lookup", endpoint),
+        ("http", &http, "", &other),
+        ("http", &redis, "client error", &other),
+        ("http", &closed, "client error", &other),
+        ("http", &silent, "no answer within", endpoint),
+    ];
+    let cases =
+        cases.map(|(scheme, address, cause, remedy)| (format!("{scheme}://{address}"), cause, remedy.to_owned()));
+    (cases.into(), servers)
 }
 
 impl MotoServer {
