@@ -2,8 +2,6 @@
 //! and prints its own results.
 use std::process::ExitCode;
 
-use crate::heavy::{self, Heavy};
-
 /// The command of the harness, without optimisation: the harness mostly waits for others, and tests have already built it.
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
@@ -12,15 +10,15 @@ pub(crate) fn run(arguments: &[&str]) -> ExitCode {
     crate::sim::pass_on(&[&HARNESS[..], &features].concat(), arguments)
 }
 
-/// The clients that the harness can build.
-const CLIENTS: [Heavy; 3] = [heavy::KAFKA, heavy::ROCKETMQ, heavy::SQS];
+/// The features of the harness for clients that take minutes to build.
+const CLIENTS: [&str; 3] = ["kafka", "rocketmq", "sqs"];
 
 /// Returns the features of the harness for these arguments. Only a play that needs a slow client builds it.
 fn features(arguments: &[&str]) -> impl Iterator<Item = &'static str> {
     let play = arguments.first().copied();
     let broker = arguments.windows(2).find(|pair| pair[0] == "--broker").map(|pair| pair[1]);
     let is_needed = move |feature: &&str| [play, broker].iter().flatten().any(|name| name.starts_with(feature));
-    CLIENTS.map(|heavy| heavy.feature).into_iter().filter(is_needed)
+    CLIENTS.into_iter().filter(is_needed)
 }
 
 #[cfg(test)]

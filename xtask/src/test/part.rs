@@ -35,7 +35,17 @@ const SERVERLESS: [Serverless; 20] = [
     Serverless {
         package: "idempotent-cli",
         not: "",
-        without: &["servers::", "rabbitmq", "redis", "delay", "database", "statements", "another_program"],
+        without: &[
+            "servers::",
+            "rabbitmq",
+            "redis",
+            "kafka",
+            "sqs",
+            "delay",
+            "database",
+            "statements",
+            "another_program",
+        ],
     },
     Serverless { package: "idempotent-console", not: "", without: &[] },
     Serverless { package: "idempotent-core", not: "", without: &[] },

@@ -12,7 +12,6 @@ fn no_message_of_rocketmq_is_lost_whatever_is_killed_stopped_and_cut() {
     assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
 }
 
-/// `cargo xtask test kafka` runs this test.
 #[cfg(feature = "kafka")]
 #[test]
 fn no_message_of_kafka_is_lost_whatever_is_killed_stopped_and_cut() {
@@ -23,14 +22,12 @@ fn no_message_of_kafka_is_lost_whatever_is_killed_stopped_and_cut() {
     }
 }
 
-/// `cargo xtask test kafka` runs this test.
 #[cfg(feature = "kafka")]
 #[test]
 fn a_message_of_kafka_that_is_acknowledged_before_its_run_is_found() {
     violated(&["kafka", "--seconds", "29", "--seed", "5", "--weakness", "ack-before-run"]);
 }
 
-/// `cargo xtask test sqs` runs this test.
 #[cfg(feature = "sqs")]
 #[test]
 fn a_dead_letter_of_sqs_without_its_headers_is_found() {
@@ -38,7 +35,6 @@ fn a_dead_letter_of_sqs_without_its_headers_is_found() {
     assert!(found.contains("D1"), "{found:?}");
 }
 
-/// `cargo xtask test sqs` runs this test.
 #[cfg(feature = "sqs")]
 #[test]
 fn no_message_of_sqs_is_lost_whatever_is_killed_stopped_and_cut() {

@@ -137,7 +137,7 @@ impl Kind for Moto {
 
     fn init(&self, place: &Place) -> Result<(), String> {
         if program().is_none() && !packages().is_dir() {
-            return Err("moto is not installed: `cargo xtask setup --brokers` installs it".to_owned());
+            return Err("moto is not installed: `cargo xtask setup` installs it".to_owned());
         }
         if self.tls { place.certify() } else { Ok(()) }
     }

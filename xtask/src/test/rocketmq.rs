@@ -1,0 +1,110 @@
+//! The lints, docs and tests of RocketMQ, whose client and broker take minutes to build.
+use std::error::Error;
+use std::process::Command;
+use std::time::Instant;
+
+use super::binary::libraries;
+use super::lanes::{Job, LANES};
+use super::scratch::Scratch;
+use super::selected::{SelectedTests, run};
+use super::tally::Tally;
+use super::{build, counted};
+use crate::heavy::{FEATURE, PACKAGE};
+use crate::setup;
+use crate::setup::brokers;
+use crate::tools::{Done, cargo, stream};
+
+/// The packages that have the feature of the client.
+const PROGRAMS: [&str; 6] = [
+    "idempotent-chaos",
+    "idempotent-cli",
+    "idempotent-consume",
+    "idempotent-examples",
+    "idempotent-payment-callback",
+    "idempotent-tests",
+];
+
+const OF_PROGRAMS: [SelectedTests; 4] = [
+    SelectedTests {
+        what: "the examples on RocketMQ",
+        package: "idempotent-tests",
+        target: "examples",
+        arguments: &["rocketmq::"],
+    },
+    SelectedTests {
+        what: "the command line on RocketMQ",
+        package: "idempotent-cli",
+        target: "suite",
+        arguments: &["dead::rocketmq::", "dead::arguments::"],
+    },
+    SelectedTests {
+        what: "the URL of RocketMQ",
+        package: "idempotent-cli",
+        target: "idempotent",
+        arguments: &["queue::"],
+    },
+    SelectedTests { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
+];
+
+/// Installs the broker, runs all tests of RocketMQ, and prints the result.
+pub(crate) fn rocketmq() -> Done {
+    if !(setup::all()? && brokers::all()?) {
+        println!("xtask test rocketmq: what to run on is not there");
+        return Ok(false);
+    }
+    let mut tally = Tally::default();
+    let arguments = with_client();
+    let mut lints = cargo(&["clippy", "--locked", "--all-targets"])?;
+    lints.args(&arguments).args(["--", "-D", "warnings"]);
+    timed("lints", &mut lints, &mut tally)?;
+    let alone = format!("idempotent-rs/{FEATURE}");
+    let mut check = cargo(&["check", "--locked", "--package", "idempotent-rs", "--no-default-features"])?;
+    timed("facade with this feature alone", check.args(["--features", &alone]), &mut tally)?;
+    let mut docs = cargo(&["doc", "--no-deps", "--locked", "--package", PACKAGE])?;
+    timed("docs", docs.env("RUSTDOCFLAGS", "-D warnings"), &mut tally)?;
+    run_tests(&arguments, &mut tally)?;
+    tally.tell(false);
+    println!("xtask test rocketmq: {} passed, {} failed", tally.passed(), tally.failed());
+    Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// Returns cargo's arguments for the adapter and the programs, with the client.
+fn with_client() -> Vec<String> {
+    let packages = PROGRAMS.iter().chain([&PACKAGE]).flat_map(|package| ["--package".to_owned(), package.to_string()]);
+    let features = PROGRAMS.map(|program| format!("{program}/{FEATURE}")).join(",");
+    packages.chain(["--features".to_owned(), features]).collect()
+}
+
+/// Runs a command, and counts its result.
+fn timed(what: &str, command: &mut Command, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    let done = stream(command, |_| {})?.success();
+    tally.end(done);
+    println!("xtask test rocketmq: {what}: {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+/// Builds and runs the tests.
+fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Error>> {
+    let (start, scratch) = (Instant::now(), Scratch::new());
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let built = counted(build::of(&arguments)?, tally);
+    println!("xtask test rocketmq: built in {} s", start.elapsed().as_secs());
+    let libraries = libraries()?;
+    let of_adapter = built.binaries().iter().filter(|binary| binary.package == PACKAGE);
+    // The longest job is one of these, so they start first.
+    let of_adapter = of_adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
+    let mut jobs = of_adapter.collect::<Vec<_>>();
+    for selected in &OF_PROGRAMS {
+        jobs.push(selected.of(&built)?);
+    }
+    let bin = brokers::bin()?;
+    for job in &mut jobs {
+        job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
+    }
+    run(jobs, LANES, &scratch, tally);
+    let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
+    let status = stream(docs.args(&arguments), |line| tally.line(line))?;
+    tally.end(status.success());
+    Ok(())
+}
