@@ -1,6 +1,7 @@
 //! A connection, which the client restores by itself.
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
+use async_nats::rustls::crypto::{CryptoProvider, ring};
 use async_nats::{Client, Event};
 use idempotent_mq::SourceError;
 use tokio::sync::watch;
@@ -41,6 +42,10 @@ impl Connection {
         });
         let hosts = addresses.iter().map(|address| format!("{}:{}", address.host(), address.port()));
         let hosts = hosts.collect::<Vec<_>>().join(", ");
+        // Where several are compiled in and none is selected, the client panics at a URL with TLS.
+        if CryptoProvider::get_default().is_none() {
+            let _ = ring::default_provider().install_default();
+        }
         let client = connect.connect(addresses).await.map_err(|error| connect_failure(&hosts, error))?;
         let version = client.server_info().version;
         if is_too_old(&version) {

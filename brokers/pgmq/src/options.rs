@@ -65,6 +65,11 @@ impl PgmqOptions {
             let remedy = "an authority is set, but the certificate is not verified; add `sslmode=verify-full`";
             return Err(fatal(&doing(), remedy));
         }
+        // Where several are compiled in and none is selected, sqlx 0.9 panics at `sslmode=verify-ca`.
+        #[cfg(feature = "tls")]
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         // The texts of statements are always the same, and PgBouncer rejects the other parameter.
         Ok(options.disable_statement_logging().extra_float_digits(None))
     }

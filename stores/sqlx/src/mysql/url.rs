@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::server::TlsSettings;
+use crate::server::{TlsSettings, select_cryptography};
 
 /// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
@@ -24,7 +24,10 @@ pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     }
     match tls(options.get_ssl_mode()).refusal(rest) {
         Some(what) => Err(told(&what)),
-        None => Ok(options),
+        None => {
+            select_cryptography();
+            Ok(options)
+        }
     }
 }
 

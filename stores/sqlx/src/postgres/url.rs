@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::server::TlsSettings;
+use crate::server::{TlsSettings, select_cryptography};
 
 /// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
@@ -21,7 +21,10 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
         .map_err(|error| refuse(&format!("cannot be read ({error})")))?;
     match tls(options.get_ssl_mode()).refusal(rest) {
         Some(what) => Err(told(&what)),
-        None => Ok(options),
+        None => {
+            select_cryptography();
+            Ok(options)
+        }
     }
 }
 

@@ -41,6 +41,15 @@ impl TlsSettings {
     }
 }
 
+/// Selects the cryptography of rustls, unless the program has selected one. Where several are compiled in, for example for the SDK of
+/// AWS, sqlx 0.9 panics at a URL that verifies only the authority of the server.
+pub(crate) fn select_cryptography() {
+    #[cfg(any(feature = "mysql-tls", feature = "postgres-tls"))]
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
 /// Returns the parameters after the question mark.
 fn settings(url: &str) -> impl Iterator<Item = (&str, &str)> {
     let all = url.split_once('?').map_or("", |(_, all)| all);
