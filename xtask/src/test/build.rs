@@ -50,8 +50,9 @@ pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
 }
 
 /// The packages whose tests take longest, the longest first: a long binary that starts last has a core for itself.
-const LONGEST: [&str; 10] = [
+const LONGEST: [&str; 11] = [
     "idempotent-kafka",
+    "idempotent-dynamodb",
     "idempotent-sqlx",
     "idempotent-rabbitmq",
     "idempotent-tests",
