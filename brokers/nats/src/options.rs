@@ -33,6 +33,8 @@ const PING: Duration = Duration::from_secs(10);
 impl NatsOptions {
     /// Creates options with a URL, or several separated by commas: `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS. A user
     /// without a password is a token. Characters such as `@` are percent-encoded.
+    ///
+    /// Connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), credentials: None, nkey: None, ca: None, identity: None }
     }

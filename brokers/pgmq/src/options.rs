@@ -30,6 +30,8 @@ const FORM: &str = "use `pgmq://USER:PASSWORD@HOST:PORT/DATABASE`, with percent-
 impl PgmqOptions {
     /// Creates options with a URL: `pgmq://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE`. The schemes `postgres` and `postgresql` are
     /// equivalent. The parameters are those of PostgreSQL, such as `sslmode=verify-full` and `sslrootcert=FILE` for TLS.
+    ///
+    /// With the feature `tls`, connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), connections: 4 }
     }

@@ -59,6 +59,8 @@ impl MySqlStoreBuilder {
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If
     /// several processes open the store at the same time, one migrates and the others wait.
     ///
+    /// With the feature `mysql-tls`, connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
+    ///
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name, the URL or the server's version is refused, the table is missing or
     /// of another version. [`Denied`](idempotent_core::StoreErrorKind::Denied): user, password, database or rights.

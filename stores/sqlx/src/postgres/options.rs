@@ -78,6 +78,8 @@ impl PostgresStoreBuilder {
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If
     /// several processes open the store at the same time, one migrates and the others wait.
     ///
+    /// With the feature `postgres-tls`, connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
+    ///
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name or the URL is refused, the table is missing, of another version or with other
     /// [partitions](Self::partitions), or a [pooler](PostgresStore#poolers) loses prepared statements.
