@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use self::figures::Figure;
-use crate::setup::flavours::{self, FLAVOURS, Flavour};
+use crate::setup::flavours::{self, REDIS as REDIS_OF_TODAY, VALKEY};
 use crate::setup::packaged;
 use crate::tools::{Done, cargo, root};
 
@@ -135,13 +135,13 @@ type Variables = Vec<(&'static str, OsString)>;
 /// Returns the variables for each further flavour of Redis, and installs the servers.
 fn on_flavours() -> Result<Vec<Variables>, Box<dyn Error>> {
     if !flavours::all()? {
-        return Err("Redis 8.0 and Valkey 8.1 cannot be installed".into());
+        return Err("Redis and Valkey of today cannot be installed".into());
     }
-    let variables = |flavour: &Flavour| {
-        let version = OsString::from(flavour.version);
-        Ok(vec![(SERVER, flavour.path()?.into()), ("IDEMPOTENT_REDIS_VERSION", version)])
-    };
-    FLAVOURS.iter().map(variables).collect()
+    let variables = [&REDIS_OF_TODAY, &VALKEY].map(|flavour| {
+        let version = format!("{} {}", flavour.name.to_lowercase(), flavour.version()?);
+        Ok(vec![flavour.environment()?, ("IDEMPOTENT_REDIS_VERSION", version.into())])
+    });
+    variables.into_iter().collect()
 }
 
 fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {

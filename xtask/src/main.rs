@@ -46,7 +46,7 @@ More tests
                     page in Chromium, 100,000 messages through four processes
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client and broker take minutes to build; not in CI
   setup --flavours | --browser | --brokers
-                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; builds RocketMQ
+                    unpacks the servers of today, and installs Chromium, for `test extras`; builds RocketMQ
 
 Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]

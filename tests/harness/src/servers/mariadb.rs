@@ -1,23 +1,24 @@
-//! A MariaDB server.
+//! A MariaDB or MySQL server.
 use std::ffi::OsString;
+use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::tls::Certificates;
 use super::{option, or_panic};
 
-/// The environment variable that names the folder with `mariadbd`, `mariadb` and `mariadb-install-db`, in place of the
-/// installed programs.
+/// The environment variable that names the folder with `mariadbd`, `mariadb` and `mariadb-install-db`, or with MySQL's `mysqld` and
+/// `mysql`, in place of the installed programs.
 pub const MARIADB_BIN: &str = "IDEMPOTENT_MARIADB_BIN";
 
 /// The folders of Debian's packages, since the `PATH` of a user may lack the second one.
 const DEBIAN: [&str; 2] = ["/usr/bin", "/usr/sbin"];
 
-/// A private MariaDB server with its own folder and port. The user `root` has no password. The server takes a few
+/// A private MariaDB or MySQL server with its own folder and port. The user `root` has no password. The server takes a few
 /// seconds to start, so a test binary shares one, with a [database](Self::database) for each test. Dropping the value
 /// stops the server and removes its folder.
 ///
@@ -87,10 +88,7 @@ impl MariaDbServer {
         let bin = std::env::var_os(MARIADB_BIN).map(PathBuf::from);
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let server = Self(or_panic(Daemon::start(MariaDb { bin, tls, options }, "mariadb")));
-        // `localhost` only matches connections by the socket.
-        let root = "CREATE OR REPLACE USER root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION; \
-                    CREATE DATABASE IF NOT EXISTS test";
-        server.sql("mysql", root);
+        server.sql("mysql", &format!("{ROOT}; CREATE DATABASE IF NOT EXISTS test"));
         server
     }
 
@@ -119,23 +117,30 @@ impl MariaDbServer {
         self.0.server().ended().is_none()
     }
 
-    /// Runs statements as `root` with `mariadb`. Returns the output: rows without headers, columns separated by tabs.
+    /// Returns true if the server is MySQL.
+    pub fn is_mysql(&self) -> bool {
+        self.0.kind.is_mysql()
+    }
+
+    /// Runs statements as `root` with the command-line client. Returns the output: rows without headers, columns separated
+    /// by tabs.
     ///
     /// # Panics
     /// If a statement fails.
     pub fn sql(&self, database: &str, statements: &str) -> String {
-        self.run(database, statements, ";")
+        let output = self.output(database, statements);
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{statements:?}: {stdout}{stderr}");
+        stdout.trim_end().to_owned()
     }
 
-    fn run(&self, database: &str, statements: &str, delimiter: &str) -> String {
-        let mut client = Command::new(self.0.kind.program("mariadb"));
+    fn output(&self, database: &str, statements: &str) -> Output {
+        let program = if self.is_mysql() { "mysql" } else { "mariadb" };
+        let mut client = Command::new(self.0.kind.program(program));
         client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--raw", "--protocol=socket"]);
-        client.arg(option("--socket", &socket(&self.0.place))).arg(format!("--delimiter={delimiter}"));
+        client.arg(option("--socket", &socket(&self.0.place)));
         let output = client.args(["--database", database, "--execute", statements]).output();
-        let output = or_panic(output.map_err(|e| super::missing("mariadb", &e)));
-        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "mariadb {statements:?}: {stdout}{stderr}");
-        stdout.trim_end().to_owned()
+        or_panic(output.map_err(|e| super::missing(program, &e)))
     }
 
     /// Creates an empty database of this name, and returns its URL.
@@ -155,9 +160,10 @@ impl MariaDbServer {
         let others = "SELECT id FROM information_schema.processlist \
                       WHERE id <> connection_id() AND command <> 'Daemon' AND user <> 'system user'";
         for id in self.sql("mysql", others).lines() {
-            // A connection may have ended by itself in the meantime.
-            let kill = format!("BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; KILL {id}; END");
-            self.run("mysql", &kill, "//");
+            let output = self.output("mysql", &format!("KILL {id}"));
+            let told = String::from_utf8_lossy(&output.stderr);
+            // 1094: the connection has ended by itself in the meantime.
+            assert!(output.status.success() || told.contains("ERROR 1094"), "KILL {id}: {told}");
         }
     }
 
@@ -202,7 +208,35 @@ impl MariaDb {
         let found = DEBIAN.iter().map(|folder| Path::new(folder).join(name)).find(|program| program.is_file());
         found.unwrap_or_else(|| name.into())
     }
+
+    fn is_mysql(&self) -> bool {
+        self.bin.as_ref().is_some_and(|bin| bin.join("mysqld").is_file() && !bin.join("mariadbd").exists())
+    }
+
+    /// Returns the options for programs that are not in their installed place.
+    fn base(&self) -> Vec<OsString> {
+        let base = self.bin.as_deref().and_then(Path::parent);
+        base.map(|base| option("--basedir", base)).into_iter().collect()
+    }
+
+    /// Returns the command that creates the data of a server.
+    fn initialization(&self, place: &Place) -> Result<Command, String> {
+        if !self.is_mysql() {
+            let mut init = place.command::<Self>(self.program("mariadb-install-db"));
+            init.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+            init.args(["--skip-name-resolve", MARIADB_LOG]);
+            return Ok(init);
+        }
+        let first = place.folder.file("init.sql");
+        fs::write(&first, format!("{};\n", ROOT.replace("; ", ";\n"))).map_err(|e| e.to_string())?;
+        let mut init = place.command::<Self>(self.program("mysqld"));
+        init.args(["--no-defaults", "--initialize-insecure"]).args(MYSQL).arg(option("--init-file", &first));
+        Ok(init)
+    }
 }
+
+/// Lets `root` in by TCP: `localhost` only matches connections by the socket.
+const ROOT: &str = "CREATE USER IF NOT EXISTS root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION";
 
 impl Kind for MariaDb {
     const NAME: &'static str = "MariaDB";
@@ -212,27 +246,30 @@ impl Kind for MariaDb {
     const TAKEN: &'static str = "Can't start server: Bind on TCP/IP port";
 
     fn init(&self, place: &Place) -> Result<(), String> {
-        let mut init = place.command::<Self>(self.program("mariadb-install-db"));
-        init.args([
-            "--no-defaults",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--skip-name-resolve",
-        ]);
-        init.args(SMALL).arg(option("--datadir", &place.folder.file("data"))).arg(own_tables(place));
-        let output = init.output().map_err(|e| super::missing("mariadb-install-db", &e))?;
+        let mut init = self.initialization(place)?;
+        init.args(self.base()).arg(SMALL).arg(option("--datadir", &place.folder.file("data"))).arg(own_tables(place));
+        let program = init.get_program().to_string_lossy().into_owned();
+        let output = init.output().map_err(|e| super::missing(&program, &e))?;
         let told = || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         match output.status.success() {
             true if self.tls => place.certify(),
             true => Ok(()),
-            false => Err(format!("mariadb-install-db failed:\n{}", told())),
+            false => Err(format!("{program} failed:\n{}", told())),
         }
     }
 
     fn server(&self, place: &Place, port: u16) -> Command {
-        let mut command = place.command::<Self>(self.program("mariadbd"));
+        let mut command = place.command::<Self>(self.program(if self.is_mysql() { "mysqld" } else { "mariadbd" }));
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=200"]);
-        command.args(SMALL).arg("--innodb-flush-log-at-trx-commit=2").args(&self.options).arg(format!("--port={port}"));
+        command.args(self.base()).args([SMALL, "--innodb-flush-log-at-trx-commit=2"]);
+        // The proxy does not decrypt, and newer servers switch TLS on by themselves.
+        match (self.is_mysql(), self.tls) {
+            (true, false) => drop(command.args(MYSQL).args(["--mysqlx=OFF", "--auto-generate-certs=OFF"])),
+            (true, true) => drop(command.args(MYSQL).arg("--mysqlx=OFF")),
+            (false, false) => drop(command.args([MARIADB_LOG, "--skip-ssl"])),
+            (false, true) => drop(command.arg(MARIADB_LOG)),
+        }
+        command.args(&self.options).arg(format!("--port={port}"));
         command.arg(option("--datadir", &place.folder.file("data"))).arg(option("--socket", &socket(place)));
         command.arg(option("--pid-file", &place.folder.file("pid"))).arg(own_tables(place));
         if self.tls {
@@ -254,7 +291,9 @@ impl Kind for MariaDb {
 }
 
 /// Small buffers, since several servers run on one machine.
-const SMALL: [&str; 2] = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"];
+const SMALL: &str = "--innodb-buffer-pool-size=32M";
+const MARIADB_LOG: &str = "--innodb-log-file-size=16M";
+const MYSQL: [&str; 2] = ["--innodb-redo-log-capacity=16M", "--secure-file-priv=NULL"];
 
 /// Returns a private folder for temporary tables: a starting server removes the temporary tables of all servers that
 /// share the folder.
