@@ -1,4 +1,4 @@
-//! Servers of today, from Debian's packages, unpacked without installation beside the servers of the system.
+//! Servers of today, from Debian's packages, unpacked without installation.
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -42,7 +42,7 @@ pub(crate) struct Flavour {
     suite: &'static Suite,
     /// The program in the folder of the suite.
     program: &'static str,
-    /// The environment variable by which a test binary is told to use this server.
+    /// The environment variable by which a test binary uses this server.
     pub(crate) variable: &'static str,
     /// True if the variable names the folder of the programs.
     is_folder: bool,
