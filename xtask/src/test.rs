@@ -68,7 +68,7 @@ impl Options {
 }
 
 /// The packages with another number of tests at a time. Those of Kafka and SQS mostly wait for a group or a visibility timeout.
-/// Those of DynamoDB share an emulator in Python, which would not answer 8 of them within the 5 s of the store.
+/// The tests of DynamoDB share an emulator in Python, which on a loaded machine did not answer 8 of them within the 5 s of the store.
 const AT_A_TIME: [(&str, &str); 3] = [("idempotent-dynamodb", "2"), ("idempotent-kafka", "8"), ("idempotent-sqs", "8")];
 
 /// Runs the tests of all packages except the [heavy] one, then the doc tests, then those of the external crate. The
