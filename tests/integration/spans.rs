@@ -78,19 +78,19 @@ static SPAN: std::sync::OnceLock<&'static Metadata<'static>> = std::sync::OnceLo
 fn a_run_is_one_span_and_one_terminal_event_without_its_key() {
     const SECRET: &str = "4111-1111-1111-1111";
     let collector: &'static Collector = Box::leak(Box::default());
-    tracing::subscriber::with_default(collector, || {
-        crate::common::on_memory(async |world: World| {
-            let worker = world.worker("a", Policy::new());
-            let call = || Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes(SECRET)));
-            for job in [Job::takes(ms(0)), Job::takes(ms(0))] {
-                drop(worker.deliver_call(call(), &job).await);
-            }
-            let job = Job::takes(ms(0));
-            let changed = Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes("")));
-            drop(worker.deliver_call(changed, &job).await);
-            drop(worker.deliver_call(Call::new(id(&SECRET.repeat(100))), &job).await);
-        });
+    let logs = idempotent_harness::logs_to(collector);
+    crate::common::on_memory(async |world: World| {
+        let worker = world.worker("a", Policy::new());
+        let call = || Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes(SECRET)));
+        for job in [Job::takes(ms(0)), Job::takes(ms(0))] {
+            drop(worker.deliver_call(call(), &job).await);
+        }
+        let job = Job::takes(ms(0));
+        let changed = Call::new(id(SECRET)).fingerprint(Ok(Fingerprint::of_bytes("")));
+        drop(worker.deliver_call(changed, &job).await);
+        drop(worker.deliver_call(Call::new(id(&SECRET.repeat(100))), &job).await);
     });
+    drop(logs);
     let (spans, events) = (collector.spans.lock().unwrap().clone(), collector.events.lock().unwrap().clone());
     let runs: Vec<_> = spans.iter().filter(|span| span.starts_with("idempotent ")).collect();
     assert_eq!(runs.len(), 4, "{spans:#?}");
@@ -128,16 +128,16 @@ mod handlers {
 #[test]
 fn two_handlers_of_one_scope_are_reported_once() {
     let collector: &'static Collector = Box::leak(Box::default());
-    tracing::subscriber::with_default(collector, || {
-        crate::common::on_memory(async |world: World| {
-            let worker = world.worker("a", Policy::new());
-            for id in 0..3 {
-                handlers::place(&worker.executor, id).await.unwrap();
-                handlers::cancel(&worker.executor, id).await.unwrap();
-                handlers::ship(&worker.executor, id).await.unwrap();
-            }
-        });
+    let logs = idempotent_harness::logs_to(collector);
+    crate::common::on_memory(async |world: World| {
+        let worker = world.worker("a", Policy::new());
+        for id in 0..3 {
+            handlers::place(&worker.executor, id).await.unwrap();
+            handlers::cancel(&worker.executor, id).await.unwrap();
+            handlers::ship(&worker.executor, id).await.unwrap();
+        }
     });
+    drop(logs);
     let events = collector.events.lock().unwrap().clone();
     let told: Vec<_> = events.iter().filter(|event| event.contains("two handlers share one scope")).collect();
     let [told] = told[..] else { panic!("{events:#?}") };
@@ -149,17 +149,17 @@ fn two_handlers_of_one_scope_are_reported_once() {
 #[test]
 fn a_settlement_in_the_background_is_reported_in_the_span_of_its_run() {
     let collector: &'static Collector = Box::leak(Box::default());
-    tracing::subscriber::with_default(collector, || {
-        crate::common::on_memory(async |world: World| {
-            let worker = world.worker("a", Policy::new().settle_timeout(ms(1_000)));
-            worker.store.fail_before(StoreOperation::Complete, FOREVER);
-            let run = worker.spawn("k", &Job::takes(ms(0))).await;
-            world.clock.advance(ms(1_000)).await;
-            drop(run.await.unwrap());
-            worker.store.heal();
-            world.clock.advance(ms(1_000)).await;
-        });
+    let logs = idempotent_harness::logs_to(collector);
+    crate::common::on_memory(async |world: World| {
+        let worker = world.worker("a", Policy::new().settle_timeout(ms(1_000)));
+        worker.store.fail_before(StoreOperation::Complete, FOREVER);
+        let run = worker.spawn("k", &Job::takes(ms(0))).await;
+        world.clock.advance(ms(1_000)).await;
+        drop(run.await.unwrap());
+        worker.store.heal();
+        world.clock.advance(ms(1_000)).await;
     });
+    drop(logs);
     let events = collector.events.lock().unwrap().clone();
     let late: Vec<_> = events.iter().filter(|event| event.contains("completed in the background")).collect();
     assert!(late.len() == 1 && !late[0].contains("outside of spans"), "{events:#?}");
@@ -168,12 +168,12 @@ fn a_settlement_in_the_background_is_reported_in_the_span_of_its_run() {
 #[test]
 fn only_warnings_of_a_health_check_are_logged_when_it_is_judged() {
     let collector: &'static Collector = Box::leak(Box::default());
-    tracing::subscriber::with_default(collector, || {
-        let finding = |severity, text: &str| HealthFinding::new(severity, "version", "server:1", text);
-        let findings = [(Severity::Ok, "new"), (Severity::Warn, "old"), (Severity::Refuse, "too old")];
-        let report = HealthReport::new(findings.map(|(severity, text)| finding(severity, text)).into());
-        assert!(report.judge().unwrap_err().to_string().contains("server:1: too old"));
-    });
+    let logs = idempotent_harness::logs_to(collector);
+    let finding = |severity, text: &str| HealthFinding::new(severity, "version", "server:1", text);
+    let findings = [(Severity::Ok, "new"), (Severity::Warn, "old"), (Severity::Refuse, "too old")];
+    let report = HealthReport::new(findings.map(|(severity, text)| finding(severity, text)).into());
+    assert!(report.judge().unwrap_err().to_string().contains("server:1: too old"));
+    drop(logs);
     let events = collector.events.lock().unwrap().clone();
     assert!(events.len() == 1 && events[0].contains("message=old"), "{events:#?}");
 }

@@ -84,7 +84,7 @@ impl Observer for Seen {
 fn an_observer_that_panics_changes_no_outcome_and_no_count_and_hides_nothing_from_the_next_one() {
     on_memory(async |world| {
         let errors = Errors::default();
-        let _scope = tracing::subscriber::set_default(errors.clone());
+        let _scope = idempotent_harness::logs_to(errors.clone());
         let seen = Seen::default();
         let policy = Policy::new().lease(secs(2)).max_retries(1).settle_timeout(ms(100));
         let worker = world
@@ -125,7 +125,7 @@ fn panics<T>() -> T {
 fn a_rule_that_panics_counts_as_not_given() {
     on_memory(async |world| {
         let errors = Errors::default();
-        let _scope = tracing::subscriber::set_default(errors.clone());
+        let _scope = idempotent_harness::logs_to(errors.clone());
         let worker = world.worker("a", Policy::new());
         let runs = AtomicU32::new(0);
         for outcome in [Outcome::Ran, Outcome::Replayed] {

@@ -192,8 +192,7 @@ async fn a_summary_shows_how_often_and_an_alert_has_the_time_of_the_clock() {
 async fn logged(logging: impl Future<Output = ()>) -> String {
     let log = tempfile::NamedTempFile::new().unwrap();
     let writer = Arc::new(log.reopen().unwrap());
-    let _logging =
-        tracing::subscriber::set_default(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
+    let _logging = idempotent_harness::logs_to(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
     logging.await;
     std::fs::read_to_string(log.path()).unwrap()
 }

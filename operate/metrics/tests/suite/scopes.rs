@@ -28,7 +28,7 @@ async fn scopes_over_the_limit_are_logged_once() {
     let world = World::new();
     let log = tempfile::NamedTempFile::new().unwrap();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(log.reopen().unwrap())).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = idempotent_harness::logs_to(subscriber);
     let observer = world.observer().max_scopes(1);
     ["first", "second", "third"].iter().for_each(|scope| observer.prepare(&Scene::Mq, scope));
     let log = std::fs::read_to_string(log.path()).unwrap();

@@ -17,7 +17,6 @@ use idempotent_testkit::VirtualClock;
 use opentelemetry::trace::{SpanId, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, Sampler, SdkTracerProvider, SpanData};
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::DefaultGuard;
 use tracing::{Instrument, Span};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -28,7 +27,7 @@ pub struct Traces {
     exporter: InMemorySpanExporter,
     /// The exporter lives as long as the provider.
     _provider: SdkTracerProvider,
-    _guard: DefaultGuard,
+    _guard: idempotent_harness::Logs,
 }
 
 impl Traces {
@@ -43,7 +42,7 @@ impl Traces {
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("suite"));
         let filter = Targets::new().with_target("idempotent", level).with_target("service", level);
         // A filter of all layers: after a check by the macro `enabled!`, as in sqlx, a filter of one layer drops the next span.
-        let guard = tracing::subscriber::set_default(registry().with(filter).with(layer));
+        let guard = idempotent_harness::logs_to(registry().with(filter).with(layer));
         Self { exporter, _provider: provider, _guard: guard }
     }
 

@@ -65,7 +65,7 @@ async fn an_outbox_message_without_a_confirm_is_sent_again_after_five_seconds_by
     publish(&publisher, "first").await;
     proxy.fail_next_with(PUBLISH, Fault::HalfOpen);
     tokio::time::pause();
-    let _warnings = tracing::subscriber::set_default(Warnings);
+    let _warnings = idempotent_harness::logs_to(Warnings);
     let sent = tokio::spawn(async move { publish(&publisher, "second").await });
     // A runtime with a task to run does not move its clock by itself.
     while proxy.met() == 0 {

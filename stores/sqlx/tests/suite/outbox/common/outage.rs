@@ -9,7 +9,6 @@ use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, Pool};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tracing::subscriber::DefaultGuard;
 
 use super::backend::{self, Db};
 use crate::outbox::broker::Broker;
@@ -23,7 +22,7 @@ pub(crate) struct Outage {
     looks: Arc<AtomicUsize>,
     stop: oneshot::Sender<()>,
     relay: JoinHandle<RelayCounts>,
-    _telling: DefaultGuard,
+    _telling: idempotent_harness::Logs,
 }
 
 /// Creates a pool with a short timeout.
@@ -43,7 +42,7 @@ impl Outage {
     /// Creates a relay with these options, and records its logs from now on.
     pub(crate) async fn of(options: Options) -> Self {
         let told = Told::default();
-        let telling = tracing::subscriber::set_default(told.clone());
+        let telling = idempotent_harness::logs_to(told.clone());
         let looks = Arc::<AtomicUsize>::default();
         let counted = looks.clone();
         let builder = Outbox::builder(pool(options).await).create(true).__edit(move |name, text| {
