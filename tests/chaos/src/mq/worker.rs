@@ -122,18 +122,25 @@ impl DeliveryWorker {
     }
 }
 
+/// The time for a dead letter as it must not be. Not all clients limit a request by themselves, and a proxy can hold it back
+/// without end.
+const SOON: Duration = Duration::from_secs(5);
+
 /// A dead letter as it must not be.
 pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::Result<()> {
-    match origin.kind {
-        Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
-        Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
-        Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
-        Kind::Pgmq => pgmq::bury_bare(&origin.url, delivery).await,
-        #[cfg(feature = "kafka")]
-        Kind::Kafka | Kind::KafkaRetryTopic => kafka::bury_bare(&origin.url, delivery).await,
-        #[cfg(feature = "rocketmq")]
-        Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
-        #[cfg(feature = "sqs")]
-        Kind::Sqs => sqs::bury_bare(&origin.url, delivery).await,
-    }
+    let buried = async {
+        match origin.kind {
+            Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
+            Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
+            Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
+            Kind::Pgmq => pgmq::bury_bare(&origin.url, delivery).await,
+            #[cfg(feature = "kafka")]
+            Kind::Kafka | Kind::KafkaRetryTopic => kafka::bury_bare(&origin.url, delivery).await,
+            #[cfg(feature = "rocketmq")]
+            Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
+            #[cfg(feature = "sqs")]
+            Kind::Sqs => sqs::bury_bare(&origin.url, delivery).await,
+        }
+    };
+    tokio::time::timeout(SOON, buried).await?
 }

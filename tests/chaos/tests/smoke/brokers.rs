@@ -30,13 +30,6 @@ fn a_message_of_kafka_that_is_acknowledged_before_its_run_is_found() {
 
 #[cfg(feature = "sqs")]
 #[test]
-fn a_dead_letter_of_sqs_without_its_headers_is_found() {
-    let found = violated(&["sqs", "--seconds", "20", "--seed", "1", "--weakness", "bare-dead-letter"]);
-    assert!(found.contains("D1"), "{found:?}");
-}
-
-#[cfg(feature = "sqs")]
-#[test]
 fn no_message_of_sqs_is_lost_whatever_is_killed_stopped_and_cut() {
     let closing = holds(&["sqs", "--seconds", "20", "--seed", "5"]);
     assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
