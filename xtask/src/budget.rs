@@ -15,7 +15,7 @@ use crate::tools::{Done, target};
 
 /// The parts and their limits in seconds of processor time at the nominal [speed], without earlier build results, with a
 /// margin.
-const LIMITS: [(&str, u64); 3] = [("check", 1_400), ("test", 2_800), ("extras", 2_000)];
+const LIMITS: [(&str, u64); 3] = [("check", 1_900), ("test", 2_800), ("extras", 2_000)];
 
 /// The ticks of `/proc/self/stat` in a second, on every Linux.
 const TICKS: u64 = 100;
