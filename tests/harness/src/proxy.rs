@@ -3,8 +3,8 @@
 //! The proxy knows the boundaries of requests and replies in the Redis protocol, so a fault affects exactly one
 //! request, even among many on one connection. Select a request by the bytes of a key or of a script's digest, because
 //! clients send their own requests when they connect. The proxy also knows the PostgreSQL protocol, up to the point
-//! where a client waits for an answer, and the requests of the MySQL protocol. It passes other traffic, such as TLS; a
-//! request is then all data that arrives at once.
+//! where a client waits for an answer, and the requests of the MySQL protocol, where it removes the server's offer of TLS.
+//! It passes other traffic, such as TLS; a request is then all data that arrives at once.
 #![allow(clippy::panic, reason = "a test without its proxy has failed")]
 mod connection;
 mod frame;

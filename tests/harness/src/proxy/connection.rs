@@ -96,6 +96,7 @@ impl Line {
             if !of_client && !self.begun && mysql::greets(&self.from_server) {
                 self.wire = Wire::MySql;
                 self.begun = true;
+                mysql::offer_no_tls(&mut self.from_server);
             }
             self.begun |= of_client;
             self.silent |= self.plan.silent.load(SeqCst);

@@ -10,6 +10,19 @@ pub(super) fn greets(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, 0, 0, 10, ..])
 }
 
+/// Clears the bit of a greeting that offers TLS, so that a client uses none if it may. The proxy could not find the requests
+/// of an encrypted connection.
+pub(super) fn offer_no_tls(greeting: &mut [u8]) {
+    // The protocol version, the version of the server and its end, a thread id, eight bytes of a nonce, and a zero.
+    let version = greeting.iter().skip(5).position(|byte| *byte == 0);
+    if let Some(capabilities) = version.and_then(|end| greeting.get_mut(5 + end + 1 + 4 + 8 + 1 + 1)) {
+        *capabilities &= !TLS;
+    }
+}
+
+/// The bit in the second byte of the capabilities (`CLIENT_SSL`).
+const TLS: u8 = 8;
+
 /// Returns the length of the first packet if it is complete.
 pub(super) fn request(bytes: &[u8]) -> Option<usize> {
     let [low, middle, high, _, ..] = bytes else { return None };
@@ -82,6 +95,15 @@ mod tests {
         assert_eq!((reply(&rows(2)[..5]), reply(&rows(2)[..14])), (None, None), "rows are missing");
         let prepared = [&b"\x0c\0\0\x01\0\x01\0\0\0\x01\0\0\0\0\0\0"[..], &rows(2)[5..14]].concat();
         assert_eq!(reply(&prepared), Some(prepared.len()), "a statement that was prepared");
+    }
+
+    #[test]
+    fn a_greeting_offers_no_tls() {
+        let greeting = |second| [&b"\x2d\0\0\0\x0a9.7\0idid12345678\0\xff"[..], &[second], b"\xff\x02\0"].concat();
+        let mut offered = greeting(0xff);
+        offer_no_tls(&mut offered);
+        assert_eq!(offered, greeting(0xf7));
+        offer_no_tls(&mut offered[..9]);
     }
 
     #[test]

@@ -262,13 +262,10 @@ impl Kind for MariaDb {
         let mut command = place.command::<Self>(self.program(if self.is_mysql() { "mysqld" } else { "mariadbd" }));
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=200"]);
         command.args(self.base()).args([SMALL, "--innodb-flush-log-at-trx-commit=2"]);
-        // The proxy does not decrypt, and newer servers switch TLS on by themselves.
-        match (self.is_mysql(), self.tls) {
-            (true, false) => drop(command.args(MYSQL).args(["--mysqlx=OFF", "--auto-generate-certs=OFF"])),
-            (true, true) => drop(command.args(MYSQL).arg("--mysqlx=OFF")),
-            (false, false) => drop(command.args([MARIADB_LOG, "--skip-ssl"])),
-            (false, true) => drop(command.arg(MARIADB_LOG)),
-        }
+        match self.is_mysql() {
+            true => command.args(MYSQL).arg("--mysqlx=OFF"),
+            false => command.arg(MARIADB_LOG),
+        };
         command.args(&self.options).arg(format!("--port={port}"));
         command.arg(option("--datadir", &place.folder.file("data"))).arg(option("--socket", &socket(place)));
         command.arg(option("--pid-file", &place.folder.file("pid"))).arg(own_tables(place));

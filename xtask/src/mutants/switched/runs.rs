@@ -36,7 +36,8 @@ struct Test {
 }
 
 impl TestProgram {
-    /// Runs each test alone and without a mutant, and notes the mutants that the test reaches.
+    /// Runs each test in a process of its own and without a mutant, and notes the mutants that the test reaches. A test that
+    /// fails beside others, whose servers slow it down, runs once more by itself.
     ///
     /// # Errors
     /// A test fails, or the program cannot be started.
@@ -51,7 +52,7 @@ impl TestProgram {
         let list = String::from_utf8(list.stdout)?;
         let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
         let mut program = Self { path: path.to_owned(), folder: folder.to_owned(), tests: Vec::new() };
-        let tests = concurrently(&names, |nth, name| {
+        let observe = |nth: usize, name: &&str| {
             let note = notes.join(format!("reached-{nth}"));
             let _ = fs::remove_file(&note);
             let mut command = program.command();
@@ -62,8 +63,11 @@ impl TestProgram {
             let reached = fs::read_to_string(&note).unwrap_or_default();
             let reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
             Some(Test { name: (*name).to_owned(), reaches })
-        });
-        for (name, test) in names.iter().zip(tests) {
+        };
+        let tests = concurrently(&names, observe);
+        let alone = names.iter().zip(tests).enumerate();
+        let tests: Vec<_> = alone.map(|(nth, (name, test))| (name, test.or_else(|| observe(nth, name)))).collect();
+        for (name, test) in tests {
             program.tests.push(test.ok_or_else(|| format!("the test {name} fails without a mutant"))?);
         }
         Ok(program)
