@@ -20,6 +20,9 @@ pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTA
 /// The time for which an expired record is kept, in µs. No statement of this crate takes longer.
 const GRACE: i64 = 60_000_000;
 
+/// The shared lock of a read that does not wait. MySQL and MariaDB have different forms, and each skips the comment of the other.
+const SHARED: &str = "/*!80000 FOR SHARE NOWAIT */ /*M!100000 LOCK IN SHARE MODE NOWAIT */";
+
 #[derive(Clone, Debug)]
 pub(super) struct StatementBuilder {
     /// Quoted.
@@ -31,17 +34,19 @@ pub(super) struct StatementBuilder {
     no_wait: bool,
     /// The value of a record that a claim writes.
     claimed: &'static str,
+    /// True for statements on connections that wait for locks.
+    waits: bool,
 }
 
 impl StatementBuilder {
     /// Creates a builder. `own`: the store sets up the connections of the pool.
     pub(super) fn new(table: String, bound_clock: bool, returning: bool, own: bool) -> Self {
-        Self { table, bound_clock, returning, no_wait: returning && !own, claimed: "NULL" }
+        Self { table, bound_clock, returning, no_wait: returning && !own, claimed: "NULL", waits: false }
     }
 
     /// Returns a builder for statements on connections that wait for locks, as handlers use them. Their claims are marked.
     pub(super) fn in_a_transaction(&self) -> Self {
-        Self { no_wait: self.returning, claimed: "x'00'", ..self.clone() }
+        Self { no_wait: self.returning, claimed: "x'00'", waits: true, ..self.clone() }
     }
 
     pub(super) fn returning(&self) -> bool {
@@ -88,26 +93,37 @@ impl StatementBuilder {
     }
 
     /// Grants those of `count` keys that are absent; each has eight values, as the claim of one key. The clock is last.
+    ///
+    /// MySQL cannot wait for less than a second. There, a locking read fails at once if another transaction holds a key, also
+    /// one whose record is not committed. In a transaction, such reads lock gaps, so [`Dialect::claim`](crate::server::Dialect)
+    /// reads before it inserts.
     pub(super) fn claim_all(&self, count: usize) -> Statement {
         let (table, columns, now) = (&self.table, columns(), self.now(count * 8 + 1));
         let row = |nth: usize| {
             let place = |value: usize| format!("${}", nth * 8 + value);
             let until = plus(&now, &place(3));
             let expires = plus(&until, &place(5));
-            format!(
-                "({},{VERSION},{},1,{},{now},1,{until},NULL,{},{expires},{now},{now},{},NULL,{})",
+            let values = format!(
+                "{},{VERSION},{},1,{},{now},1,{until},NULL,{},{expires},{now},{now},{},NULL,{}",
                 place(1),
                 place(6),
                 place(2),
                 place(4),
                 self.claimed,
                 place(7)
-            )
+            );
+            if self.returning || self.waits {
+                return format!("({values})");
+            }
+            format!("SELECT {values} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE id={} {SHARED})", place(1))
         };
         let rows: Vec<String> = (0..count).map(row).collect();
-        let returning = if self.returning { format!(" RETURNING {columns},{now},1") } else { String::new() };
-        let insert = format!("INSERT IGNORE INTO {table} ({columns}) VALUES {}{returning}", rows.join(","));
-        Statement::marks(&self.writing(&insert))
+        let rows = match (self.returning, self.waits) {
+            (true, _) => format!("VALUES {} RETURNING {columns},{now},1", rows.join(",")),
+            (false, true) => format!("VALUES {}", rows.join(",")),
+            (false, false) => rows.join(" UNION ALL "),
+        };
+        Statement::marks(&self.writing(&format!("INSERT IGNORE INTO {table} ({columns}) {rows}")))
     }
 
     /// Returns the read of several keys. The clock is the last parameter.
@@ -116,16 +132,22 @@ impl StatementBuilder {
         Statement::marks(&format!("SELECT {columns},{now},0 FROM {table} WHERE id IN ({})", places(1, count)))
     }
 
+    /// Writes a record if it has not changed since it was read. On MySQL, a locking read fails at once if another transaction
+    /// holds the row, for which the update would wait.
+    /// No assignment depends on another one, since their order is not defined in such an update.
     pub(super) fn put(&self) -> String {
         let set = |(at, name): (usize, &&str)| match *name {
             "value" => format!("value=coalesce(${},{})", at + 1, self.claimed),
             name => format!("{name}=${}", at + 1),
         };
         let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(set).collect();
+        let table = &self.table;
+        let held =
+            format!(" JOIN (SELECT id AS held FROM {table} WHERE id=$1 LIMIT 1 FOR UPDATE NOWAIT) AS h ON id=held");
         self.writing(&format!(
-            "UPDATE {table} SET {set} WHERE id=$1 AND v={VERSION} AND state=$17 AND owner<=>$18 AND fencing=$19 \
+            "UPDATE {table}{held} SET {set} WHERE id=$1 AND v={VERSION} AND state=$17 AND owner<=>$18 AND fencing=$19 \
              AND attempt=$20 AND until_at=coalesce($21,until_at) AND expires_at=$22 AND updated_at=$23",
-            table = self.table,
+            held = if self.returning || self.waits { "" } else { &held },
             set = set.join(","),
         ))
     }

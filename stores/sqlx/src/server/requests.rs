@@ -7,6 +7,8 @@ use idempotent_core::{
     ReleaseKind, Settled, StateKind, StoreError, Timestamp,
 };
 
+use tokio::time::Instant;
+
 use super::dialect::{Dialect, WriteResult};
 use super::driver::Driver;
 use super::error::is_full;
@@ -21,6 +23,8 @@ use crate::row::{self, Parts, VERSION, micros, signed};
 
 /// The number of retries of a claim during a concurrent claim of the same key, before it answers that the key is busy.
 const LOOKS: usize = 3;
+/// The time after which a claim that has waited for a lock answers that the key is busy. MySQL waits for a second or more.
+const WAITED: Duration = Duration::from_millis(500);
 pub(super) const BETWEEN: Duration = Duration::from_millis(2);
 
 impl<D: Dialect> ServerStore<D> {
@@ -29,7 +33,7 @@ impl<D: Dialect> ServerStore<D> {
             return self.existing(request).await?.ok_or(full);
         }
         let mut look_first = self.recent_keys.expects_a_record(&request.key);
-        let (mut busy, mut contended) = (0, None);
+        let (mut busy, mut contended, begun) = (0, None, Instant::now());
         for _ in 0..answer::TRIES {
             let put = match self.find_or_claim(request, std::mem::take(&mut look_first)).await? {
                 StatementResult::Done(Some(seen)) => {
@@ -50,7 +54,7 @@ impl<D: Dialect> ServerStore<D> {
             };
             if matches!(put, WriteResult::Busy) {
                 busy += 1;
-                if busy > LOOKS {
+                if busy > LOOKS || begun.elapsed() >= WAITED {
                     return Ok(Claim::InFlight(InFlight::Busy));
                 }
                 tokio::time::sleep(BETWEEN).await;

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
 use idempotent_core::StoreErrorKind::{Denied, NotApplied};
+use idempotent_harness::proxy::Proxy;
 
 use crate::mysql::explained::{all_are_explained, case};
 use crate::mysql::fixture::server;
@@ -11,16 +12,26 @@ use crate::postgres::fixture as postgres;
 
 #[tokio::test]
 async fn each_refusal_of_the_server_names_its_cause_and_remedy() {
-    let users = "INSTALL SONAME 'auth_ed25519'; CREATE USER secured@'127.0.0.1' IDENTIFIED BY 'right'; \
-                 CREATE USER elliptic@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('right')";
-    server().sql("mysql", users);
+    server().sql("mysql", "CREATE USER secured@'127.0.0.1' IDENTIFIED BY 'right'");
     let (address, user) = (server().address(), |user: &str| server().url().replace("root@", &format!("{user}@")));
-    let other = postgres::server().address();
+    let (other, proxy) = (postgres::server().address(), Proxy::start(&address).await);
+    // MySQL switches TLS on by itself.
+    let without_tls = |url: String| url.replace(&address, &proxy.address());
+    let by_tls = ["caching_sha2_password", "enable the feature `mysql-tls`", "`ssl-mode=REQUIRED` in the URL"];
+    let method = if server().is_mysql() {
+        case(without_tls(user("secured:right")), Denied, &by_tls)
+    } else {
+        let elliptic = "INSTALL SONAME 'auth_ed25519'; \
+                        CREATE USER elliptic@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('right')";
+        server().sql("mysql", elliptic);
+        case(user("elliptic:right"), Denied, &[&address, "client_ed25519", "another method, such as a password"])
+    };
+    let no_tls = without_tls(server().url()) + "?ssl-mode=REQUIRED";
     all_are_explained(vec![
+        method,
         case(user("secured:wrong"), Denied, &[&address, "Access denied", "user or password rejected"]),
-        case(user("elliptic:right"), Denied, &[&address, "client_ed25519", "another method, such as a password"]),
         case(server().url_of("nowhere"), Denied, &["/nowhere`", "does not exist", "create it"]),
-        case(server().url() + "?ssl-mode=REQUIRED", Denied, &[&address, "does not support TLS", "check `ssl-mode`"]),
+        case(no_tls, Denied, &[&proxy.address(), "does not support TLS", "check `ssl-mode`"]),
         case(format!("mysql://me@{other}/shop"), NotApplied, &[&other, "no connection", "the host and the port"]),
     ])
     .await;

@@ -42,7 +42,10 @@ pub(crate) fn creating(builder: Builder) -> Builder {
 
 /// Creates a user whose writes a read-only server refuses. Returns the user's URL.
 pub(crate) fn admit(server: &Server) -> String {
-    server.sql("mysql", "CREATE OR REPLACE USER app@'127.0.0.1'; GRANT ALL ON test.* TO app@'127.0.0.1'");
+    server.sql(
+        "mysql",
+        "DROP USER IF EXISTS app@'127.0.0.1'; CREATE USER app@'127.0.0.1'; GRANT ALL ON test.* TO app@'127.0.0.1'",
+    );
     server.url().replace("root@", "app@")
 }
 

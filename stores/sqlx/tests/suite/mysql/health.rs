@@ -28,7 +28,7 @@ async fn a_server_whose_crash_loses_records_is_a_warning() {
 async fn a_table_without_transactions_is_refused() {
     let place = Place::new();
     let store = place.open().await;
-    sql(&format!("ALTER TABLE {} ENGINE=Aria", place.table));
+    sql(&format!("ALTER TABLE {} ENGINE=MyISAM", place.table));
     expect(&store.check().await.unwrap(), "engine", Severity::Refuse, &["InnoDB"]);
 }
 

@@ -1,4 +1,4 @@
-//! On MariaDB.
+//! On MariaDB and MySQL.
 #[path = "server.rs"]
 mod server;
 
@@ -15,8 +15,10 @@ pub(crate) const ANALYZE: &str = "ANALYZE TABLE";
 pub(crate) const ELSEWHERE: &str = "USE information_schema";
 pub(crate) const HEX: &str = "unhex('DIGITS')";
 /// A source of the numbers `n`, each with an id.
-pub(crate) const NUMBERS: &str = "(SELECT seq AS n FROM seq_1_to_ROWS) AS numbers";
-pub(crate) const ID: &str = "md5(n)";
+pub(crate) const NUMBERS: &str = "(WITH ten AS (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 \
+    UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) \
+    SELECT 1+a.d+10*b.d+100*c.d+1000*e.d+10000*f.d AS n FROM ten a,ten b,ten c,ten e,ten f HAVING n<=ROWS) AS numbers";
+pub(crate) const ID: &str = "left(sha2(n,256),32)";
 
 /// Explains what a statement reads, and by which index.
 pub(crate) async fn explain(pool: &MySqlPool, sql: &str) -> String {

@@ -8,7 +8,7 @@ use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Executor as _, MySql};
 
 use super::commits::run;
-use super::fixture::Place;
+use super::fixture::{Place, server};
 use super::world::{Own, Tx, World};
 use crate::inbox::{Failure, call, key, request};
 
@@ -33,21 +33,21 @@ pub(super) const ENDING: &[&str] = &[
     "FLUSH TABLES",
     "LOCK TABLES effects_staging WRITE",
     "CREATE TABLE IF NOT EXISTS effects_staging (id int)",
-    "CREATE OR REPLACE TABLE effects_other (id int)",
+    "CREATE TABLE IF NOT EXISTS effects_other SELECT 1 AS id",
     "ALTER TABLE effects_staging COMMENT='x'",
     "DROP TABLE IF EXISTS effects_none",
     "RENAME TABLE effects_staging TO effects_moved, effects_moved TO effects_staging",
-    "CREATE INDEX IF NOT EXISTS by_id ON effects_staging (id)",
-    "DROP INDEX IF EXISTS by_id ON effects_staging",
+    "CREATE INDEX by_id ON effects_staging (id); DROP INDEX by_id ON effects_staging",
     "CREATE OR REPLACE VIEW effects_view AS SELECT 1",
     "DROP VIEW IF EXISTS effects_view",
-    "CREATE OR REPLACE PROCEDURE effects_procedure() SELECT 1",
+    "DROP PROCEDURE IF EXISTS effects_procedure; CREATE PROCEDURE effects_procedure() SELECT 1",
     "DROP PROCEDURE IF EXISTS effects_procedure",
-    "CREATE OR REPLACE TRIGGER effects_trigger BEFORE DELETE ON effects_staging FOR EACH ROW SET @x = 1",
+    "DROP TRIGGER IF EXISTS effects_trigger; \
+     CREATE TRIGGER effects_trigger BEFORE DELETE ON effects_staging FOR EACH ROW SET @x = 1",
     "DROP TRIGGER IF EXISTS effects_trigger",
     "CREATE DATABASE IF NOT EXISTS test",
     "DROP DATABASE IF EXISTS effects_none",
-    "CREATE OR REPLACE ROLE effects_role",
+    "CREATE ROLE IF NOT EXISTS effects_role",
     "GRANT SELECT ON effects_staging TO effects_role",
     "DROP ROLE IF EXISTS effects_role",
 ];
@@ -58,7 +58,7 @@ pub(super) const LASTING: &[&str] = &[
     "SAVEPOINT idempotent_run",
     "SAVEPOINT idempotent_run; ROLLBACK TO SAVEPOINT idempotent_run; RELEASE SAVEPOINT idempotent_run",
     "UNLOCK TABLES",
-    "CREATE OR REPLACE TEMPORARY TABLE effects_passing (id int)",
+    "CREATE TEMPORARY TABLE IF NOT EXISTS effects_passing (id int)",
     "DROP TEMPORARY TABLE IF EXISTS effects_passing",
     "DELETE FROM effects_staging",
 ];
@@ -79,8 +79,9 @@ pub(super) const CHANGES: &[(&str, bool)] = &[
     ("SET NAMES latin1", false),
 ];
 /// The settings and locks of a session.
-pub(super) const STATE: &str = "SELECT concat_ws('|',database(),@@autocommit,@@tx_read_only,@@tx_isolation,@@sql_mode,\
-    @@time_zone,@@foreign_key_checks,@@completion_type,@@character_set_client,is_free_lock('effects_lock'),now()>'2020-01-01')";
+pub(super) const STATE: &str = "SELECT concat_ws('|',database(),@@autocommit,\
+    /*M!100000 @@tx_isolation,@@tx_read_only, */ /*!80000 @@transaction_isolation,@@transaction_read_only, */\
+    @@sql_mode,@@time_zone,@@foreign_key_checks,@@completion_type,@@character_set_client,is_free_lock('effects_lock'),now()>'2020-01-01')";
 
 /// Returns the statement that creates a database of a tenant.
 pub(super) fn tenant() -> String {
@@ -124,8 +125,9 @@ pub(super) async fn spoil(world: &World, tx: &mut Tx) {
     world.pool.execute(sql(make)).await.unwrap();
     let mut other = world.other.begin().await.unwrap();
     // Heavier, so that it is the one that is let live.
-    let heavy = "INSERT INTO rows VALUES (3), (4), (5), (6), (7), (8); SELECT id FROM rows WHERE id = 1 FOR UPDATE";
-    sqlx::raw_sql(sql(heavy)).execute(&mut *other).await.unwrap();
+    let heavy: Vec<_> = (3..100).map(|id| format!("({id})")).collect();
+    let heavy = format!("INSERT INTO rows VALUES {}; SELECT id FROM rows WHERE id = 1 FOR UPDATE", heavy.join(","));
+    sqlx::raw_sql(sql(&heavy)).execute(&mut *other).await.unwrap();
     sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 2 FOR UPDATE")).execute(&mut **tx).await.unwrap();
     let waiting = sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 2 FOR UPDATE")).execute(&mut *other);
     let victim = sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 1 FOR UPDATE")).execute(&mut **tx);
@@ -230,7 +232,8 @@ async fn a_run_costs_a_claim_and_a_completion_more_than_its_transaction() {
         }
         let ran: Vec<_> = count().await.iter().zip(before).map(|(after, before)| after - before).collect();
         // The claim and the effect; and in the trip of the commit the completion, the proof that it changed a row, and the look
-        // at the session.
-        assert_eq!(ran, [2, 1, 2, 1, 1]);
+        // at the session. MySQL cannot return the inserted row, nor insert without a wait: it reads before and after.
+        let selects = if server().is_mysql() { 4 } else { 2 };
+        assert_eq!(ran, [2, 1, selects, 1, 1]);
     }
 }
