@@ -157,7 +157,9 @@ impl MariaDbServer {
     /// # Panics
     /// If the server does not execute the order.
     pub fn close_all_connections(&self) {
-        let others = "SELECT id FROM information_schema.processlist \
+        // The view of MySQL in `information_schema` fails on statements with binary text.
+        let others = "SELECT id FROM /*M!100000 information_schema.processlist */ \
+                      /*!80022 performance_schema.processlist */ \
                       WHERE id <> connection_id() AND command <> 'Daemon' AND user <> 'system user'";
         for id in self.sql("mysql", others).lines() {
             let output = self.output("mysql", &format!("KILL {id}"));

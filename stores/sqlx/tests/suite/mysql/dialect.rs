@@ -47,7 +47,7 @@ async fn a_concurrent_migration_is_waited_for() {
     let mut other = place.other().acquire().await.unwrap().detach();
     other.execute("DO get_lock('idempotent migrations', 10)").await.unwrap();
     let opening = tokio::spawn(place.builder().connect());
-    while sql("SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'") == "0" {
+    while !place.waits("get_lock") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(!opening.is_finished());

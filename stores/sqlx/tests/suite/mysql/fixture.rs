@@ -27,8 +27,10 @@ pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) =
 const LOCK: &str = "LOCK TABLES TABLE_NAME WRITE";
 const UNLOCK: &str = "UNLOCK TABLES";
 const OTHER_LAYOUT: &str = "DROP COLUMN taken_over";
-/// Counts statements under way. Not by `innodb_trx`, which is not refreshed as long as it is asked often.
-const WAITING: &str = "SELECT count(*) FROM information_schema.processlist WHERE id <> connection_id() AND info";
+/// Counts statements under way. Not by `innodb_trx`, which is not refreshed as long as it is asked often; and on MySQL not by
+/// `information_schema`, which fails on statements with binary text.
+const WAITING: &str = "SELECT count(*) FROM /*M!100000 information_schema.processlist */ \
+    /*!80022 performance_schema.processlist */ WHERE id <> connection_id() AND info";
 /// Every column as text.
 const ROW_TEXT: &str = "concat_ws('|',quote(hex(v)),quote(hex(name)),quote(hex(state)),quote(hex(owner)),quote(hex(fencing)),\
     quote(hex(attempt)),quote(hex(until_at)),quote(hex(taken_over)),quote(hex(fingerprint)),\
@@ -66,7 +68,9 @@ pub(crate) async fn sent(connection: &mut MySqlConnection, _: &Place) -> (i64, i
         row.get::<String, _>(1).parse().unwrap()
     };
     let (claims, looks) = (count(connection, "Com_insert").await, count(connection, "Com_select").await);
-    (claims, looks)
+    // MySQL cannot return what a statement has inserted: a read belongs to the claim.
+    let of_mysql = count(connection, "Com_insert_select").await;
+    (claims + of_mysql, looks - of_mysql)
 }
 
 /// Stores of every kind of statements, with a table of its own for the second one.

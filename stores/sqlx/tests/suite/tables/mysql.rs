@@ -22,7 +22,10 @@ pub(crate) const ID: &str = "left(sha2(n,256),32)";
 
 /// Explains what a statement reads, and by which index.
 pub(crate) async fn explain(pool: &MySqlPool, sql: &str) -> String {
-    let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(pool).await.unwrap();
+    let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN /*!80000 FORMAT=TRADITIONAL */ {sql}")))
+        .fetch_all(pool)
+        .await
+        .unwrap();
     let read = |row: &MySqlRow| {
         let text = |at: &str| row.try_get::<Option<String>, _>(at).unwrap().unwrap_or_default();
         format!("{} by {} ({})", text("table"), text("key"), text("type"))
