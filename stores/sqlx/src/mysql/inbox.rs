@@ -70,7 +70,7 @@ pub(super) fn free(maker: &StatementBuilder) -> Statement {
 fn look(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(2));
     let lock = if maker.returning() { "LOCK IN SHARE MODE NOWAIT" } else { "FOR UPDATE NOWAIT" };
-    format!("SELECT {columns},{now},0 FROM {table} WHERE id=$1 {lock}")
+    maker.writing(&format!("SELECT {columns},{now},0 FROM {table} WHERE id=$1 {lock}"))
 }
 
 fn complete(maker: &StatementBuilder) -> String {

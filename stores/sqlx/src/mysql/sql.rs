@@ -23,6 +23,10 @@ const GRACE: i64 = 60_000_000;
 /// The shared lock of a read that does not wait. MySQL and MariaDB have different forms, and each skips the comment of the other.
 const SHARED: &str = "/*!80000 FOR SHARE NOWAIT */ /*M!100000 LOCK IN SHARE MODE NOWAIT */";
 
+/// The settings of one statement on MariaDB: it does not wait for a lock. It also reads and writes a record that was committed after
+/// the snapshot of the caller's transaction, which is error 1020 by default since 11.6.2.
+const OWN_SETTINGS: &str = "SET STATEMENT innodb_lock_wait_timeout=0 /*M!110602 ,innodb_snapshot_isolation=OFF */ FOR ";
+
 #[derive(Clone, Debug)]
 pub(super) struct StatementBuilder {
     /// Quoted.
@@ -88,8 +92,8 @@ impl StatementBuilder {
 
     /// Prefixes a statement with `SET STATEMENT … FOR`, if required.
     pub(super) fn writing(&self, statement: &str) -> String {
-        let wait = if self.no_wait { "SET STATEMENT innodb_lock_wait_timeout=0 FOR " } else { "" };
-        format!("{wait}{statement}")
+        let own = if self.no_wait { OWN_SETTINGS } else { "" };
+        format!("{own}{statement}")
     }
 
     /// Grants those of `count` keys that are absent; each has eight values, as the claim of one key. The clock is last.
