@@ -1,6 +1,10 @@
 //! The name of the record table, the only name in the text of statements.
 use idempotent_core::{StoreError, StoreErrorKind};
 
+/// The prefix of a statement in the transaction of a caller that meets a row committed after its snapshot. MariaDB 11.6.2 and later
+/// roll back the whole transaction by default (error 1020). All other servers skip the comment.
+pub(crate) const LATEST: &str = "/*M!110602 SET STATEMENT innodb_snapshot_isolation=OFF FOR */ ";
+
 /// The name of the record table, validated and quoted against SQL injection.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {

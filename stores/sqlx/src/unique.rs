@@ -6,7 +6,7 @@ use std::time::Duration;
 use idempotent_core::{Key, StoreError};
 use sqlx::AssertSqlSafe;
 
-use crate::table::Table;
+use crate::table::{LATEST, Table};
 
 /// A table of unique keys. One `INSERT` in the caller's transaction records a key; only the first transaction with the key
 /// proceeds. This is the simplest way to make a handler idempotent.
@@ -93,7 +93,7 @@ impl UniqueKeys {
         let mysql = Texts {
             create: made(&ticked, "BINARY(16)").into(),
             // The only possible error of such a row is a duplicate key.
-            note: format!("INSERT IGNORE INTO {ticked} (id,noted_at) VALUES (?,unix_timestamp())").into(),
+            note: format!("{LATEST}INSERT IGNORE INTO {ticked} (id,noted_at) VALUES (?,unix_timestamp())").into(),
             purge: format!("DELETE FROM {ticked} WHERE noted_at+?<unix_timestamp() LIMIT ?").into(),
         };
         Ok(Self(Arc::new([postgres, sqlite, mysql])))

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use crate::sql_database::{SqlDialect, micros};
-use crate::table::Table;
+use crate::table::{LATEST, Table};
 
 /// Builds the statements of one table. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 #[derive(Debug)]
@@ -76,20 +76,21 @@ impl DelayStatements {
         let (table, now) = (&self.table, self.now());
         let due = if after { format!("{now}+?") } else { "?".to_owned() };
         // Only an existing key can violate a constraint; a row that was not written is looked up in any case.
-        let (verb, end) = match self.kind {
-            SqlDialect::MySql => ("INSERT IGNORE", ""),
-            _ => ("INSERT", " ON CONFLICT (live) DO NOTHING"),
+        let (latest, verb, end) = match self.kind {
+            SqlDialect::MySql => (LATEST, "INSERT IGNORE", ""),
+            _ => ("", "INSERT", " ON CONFLICT (live) DO NOTHING"),
         };
         self.finished(format!(
-            "{verb} INTO {table} (id,live,headers,body,scheduled_at,due_at) VALUES (?,?,?,?,{due},{due}){end}"
+            "{latest}{verb} INTO {table} (id,live,headers,body,scheduled_at,due_at) VALUES (?,?,?,?,{due},{due}){end}"
         ))
     }
 
     /// Selects the time of the committed task with this key, even if the transaction's snapshot is older. Arguments:
     /// key.
     pub(super) fn scheduled(&self) -> String {
-        let share = if self.kind == SqlDialect::MySql { " LOCK IN SHARE MODE" } else { "" };
-        self.finished(format!("SELECT scheduled_at FROM {} WHERE live=?{share}", self.table))
+        let is_mysql = self.kind == SqlDialect::MySql;
+        let (latest, share) = if is_mysql { (LATEST, " LOCK IN SHARE MODE") } else { ("", "") };
+        self.finished(format!("{latest}SELECT scheduled_at FROM {} WHERE live=?{share}", self.table))
     }
 
     /// Returns whether [`cancel`](Self::cancel) returns the holder.

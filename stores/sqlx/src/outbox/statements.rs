@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::database::SqlDialect;
 use super::record::{CONTENT_COLUMNS, RECORD_COLUMNS};
-use crate::table::Table;
+use crate::table::{LATEST, Table};
 
 /// Builds the statements of one outbox. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 pub(super) struct OutboxStatements {
@@ -66,14 +66,14 @@ impl OutboxStatements {
         let row = format!("(?,?,?,?,?,?,?,?,{now},?,{now})");
         let rows = vec![row; messages].join(",");
         // Only an existing id can violate a constraint; rows that were not written are compared in any case.
-        let (verb, end) = match self.kind {
-            SqlDialect::MySql => ("INSERT IGNORE", ""),
-            _ => ("INSERT", " ON CONFLICT (id) DO NOTHING"),
+        let (latest, verb, end) = match self.kind {
+            SqlDialect::MySql => (LATEST, "INSERT IGNORE", ""),
+            _ => ("", "INSERT", " ON CONFLICT (id) DO NOTHING"),
         };
         self.finished(
             "enqueue",
             format!(
-                "{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,nonce,due_at,holds,created_at) \
+                "{latest}{verb} INTO {table} (id,topic,business_key,aggregate,headers,body,digest,nonce,due_at,holds,created_at) \
              VALUES {rows}{end}"
             ),
         )
@@ -81,10 +81,11 @@ impl OutboxStatements {
 
     /// Selects the committed digests, even if the transaction's snapshot is older. Arguments: ids.
     pub(super) fn digests(&self, messages: usize) -> String {
-        let share = if self.kind == SqlDialect::MySql { " LOCK IN SHARE MODE" } else { "" };
+        let is_mysql = self.kind == SqlDialect::MySql;
+        let (latest, share) = if is_mysql { (LATEST, " LOCK IN SHARE MODE") } else { ("", "") };
         self.finished(
             "digests",
-            format!("SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)),
+            format!("{latest}SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)),
         )
     }
 

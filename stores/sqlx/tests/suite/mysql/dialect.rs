@@ -1,9 +1,10 @@
 //! Behavior of MariaDB and MySQL only.
 use std::time::Duration;
 
-use idempotent_core::{Claim, InFlight, Purge, ReleaseKind, Settled, Store, StoreErrorKind};
+use idempotent_core::{Claim, InFlight, Purge, ReleaseKind, Settled, Store, StoreErrorKind, Timestamp};
 use idempotent_harness::servers::MariaDbServer;
-use idempotent_sqlx::MySqlStore;
+use idempotent_mq::{OutboundMessage, Scheduled};
+use idempotent_sqlx::{DelayTable, Enqueued, MySqlStore, Outbox, UniqueKeys};
 use idempotent_testkit::{Subject, conformance};
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
@@ -177,4 +178,32 @@ async fn a_deleted_key_keeps_its_row_for_a_minute() {
     assert_eq!(store.purge(10).await.unwrap(), 0, "a statement that began before may still be on its way");
     clock.advance(Duration::from_secs(1));
     assert_eq!(store.purge(10).await.unwrap(), 1);
+}
+
+/// Error 1020 of MariaDB 11.6.2 and later would roll back the transaction.
+#[tokio::test]
+async fn what_was_committed_after_the_snapshot_of_a_transaction_is_already_there() {
+    let place = Place::new();
+    let pool = sqlx::MySqlPool::connect(&place.url).await.unwrap();
+    let keys = UniqueKeys::new(&format!("{}_seen", place.table)).unwrap();
+    keys.create(&mut *pool.acquire().await.unwrap()).await.unwrap();
+    let outbox =
+        Outbox::builder(pool.clone()).table(format!("{}_sent", place.table)).create(true).open().await.unwrap();
+    let delay =
+        DelayTable::builder(pool.clone()).table(format!("{}_due", place.table)).create(true).open().await.unwrap();
+    let begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT";
+    let mut late = pool.begin_with(begin).await.unwrap();
+    let (message, at) = (OutboundMessage::new("orders", "a", ""), Timestamp(1));
+    {
+        let mut other = pool.acquire().await.unwrap();
+        assert!(keys.first_time(&mut *other, &key("a")).await.unwrap());
+        assert_eq!(outbox.enqueue(&mut other, &message).await.unwrap(), Enqueued::New);
+        assert_eq!(delay.schedule_in(&mut other, "a", at, b"").await.unwrap(), Scheduled::New);
+    }
+    assert!(!keys.first_time(&mut *late, &key("a")).await.unwrap());
+    assert_eq!(outbox.enqueue(&mut late, &message).await.unwrap(), Enqueued::Already);
+    assert_eq!(delay.schedule_in(&mut late, "a", at, b"").await.unwrap(), Scheduled::Already { at });
+    // The transaction goes on.
+    assert!(keys.first_time(&mut *late, &key("b")).await.unwrap());
+    late.commit().await.unwrap();
 }
