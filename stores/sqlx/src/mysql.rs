@@ -27,13 +27,15 @@ use crate::server::{
 };
 
 /// A store of records in a table of a MariaDB or MySQL database, durable and shared by many processes. Clones share the
-/// connections. The store supports MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8. MySQL has no
-/// `INSERT … RETURNING`; the statements for MySQL are tested on MariaDB only, **not on a MySQL server**.
+/// connections. The store supports MariaDB 10.5 and newer, and MySQL 8.0 and newer. Its tests run on MariaDB 10.11 and 11.8, and on
+/// MySQL 9.7.
 ///
 /// On MariaDB, an operation usually is one statement in one round trip. A claim of an existing key takes two round trips, and a
-/// takeover three. The store reads a recently claimed key first, so a duplicate is a read by key. On MySQL, a claim takes two
-/// round trips. A claim that meets another open transaction returns [busy](idempotent_core::InFlight::Busy) at once, or after
-/// one second on MySQL, whose shortest lock timeout is one second. Times are the server's `UTC_TIMESTAMP(6)`.
+/// takeover three. The store reads a recently claimed key first, so a duplicate is a read by key. On MySQL, which has no
+/// `INSERT … RETURNING`, a claim takes two round trips. A claim that meets another open transaction returns
+/// [busy](idempotent_core::InFlight::Busy) at once. On MySQL, two first claims of a key at the same moment are an exception: one of them
+/// waits for the other's transaction for a second, the shortest lock timeout there. On a pool of yours, that is the
+/// `innodb_lock_wait_timeout` of its sessions. Times are the server's `UTC_TIMESTAMP(6)`.
 ///
 /// An expired record stays in the table for at least one minute, until [`Purge`](idempotent_core::Purge) removes the record.
 /// Call it periodically.

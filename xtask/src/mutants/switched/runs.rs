@@ -37,7 +37,7 @@ struct Test {
 
 impl TestProgram {
     /// Runs each test in a process of its own and without a mutant, and notes the mutants that the test reaches. A test that
-    /// fails beside others, whose servers slow it down, runs once more by itself.
+    /// fails while others run, whose servers slow it down, runs once more by itself.
     ///
     /// # Errors
     /// A test fails, or the program cannot be started.
