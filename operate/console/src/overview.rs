@@ -100,6 +100,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    async fn a_store_is_read_again_once_its_reading_is_old() {
+        let (store, readings) = (MemoryStore::new(), Readings::default());
+        let age = async |after| {
+            tokio::time::advance(after).await;
+            readings.of("orders", &store).await.unwrap().0
+        };
+        let nearly = READING - Duration::from_millis(1);
+        assert_eq!(age(Duration::ZERO).await, Duration::ZERO);
+        assert_eq!(age(nearly).await, nearly);
+        assert_eq!(age(READING - nearly).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_rate_has_the_newest_sample_before_its_window_and_samples_are_bounded() {
         let counts = Executor::new(MemoryStore::new()).counts();
         let samples = Samples::default();

@@ -164,6 +164,9 @@ mod tests {
         assert!(is_first && !plan.start().1);
         tokio::time::advance(2 * KEPT).await;
         assert!(plans.get(&plan.id, &ann).is_some(), "the task is running");
+        assert!(!task.is_cancelled());
+        task.cancel();
+        assert!(task.is_cancelled());
         task.end(None);
         assert!(plans.get(&plan.id, &ann).is_none());
     }

@@ -223,6 +223,9 @@ mod tests {
             assert!(error.starts_with("line 2 ") && error.contains(rule), "{error}");
         }
         assert!(matches!(TokenList::parse("# none\n"), Err(TokenError::Empty)));
+        for (name, is_valid) in [("n".repeat(255), true), ("n".repeat(256), false), ("a\tb".to_owned(), false)] {
+            assert_eq!(TokenList::parse(&format!("{name}:viewer:{good}")).is_ok(), is_valid, "{name}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -122,3 +122,27 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_names_what_its_action_changes() {
+        let subject = |action, text: &str| Entry::parse(action, text).map(|entry| entry.subject().to_owned());
+        let key = "idempotent:mq:orders:{LT78h0P7ZYVVAiXyIDJTIg}";
+        let cases = [
+            (Action::Redrive, "7\tm-1", Some("7 of message m-1")),
+            (Action::Redrive, "7", Some("7")),
+            (Action::Redrive, "", None),
+            (Action::Resend, "m-1", Some("m-1")),
+            (Action::Resend, "", None),
+            (Action::Forget, &format!("9 {key}"), Some(key)),
+            (Action::Forget, key, None),
+            (Action::Forget, &format!("x {key}"), None),
+        ];
+        for (action, text, expected) in cases {
+            assert_eq!(subject(action, text).as_deref(), expected, "{action:?} {text:?}");
+        }
+    }
+}
