@@ -30,6 +30,15 @@ fn a_console_without_authentication_is_not_built() {
     let counters = idempotent::mq::ConsumerCounters::default();
     let twice = twice.consumer("a", counters.clone()).consumer("a", counters);
     assert!(matches!(twice.build(), Err(SetupError::SameName { kind: "consumers", .. })));
+    let executor = idempotent::Executor::new(idempotent::MemoryStore::new());
+    let twice =
+        Console::builder().access(Access::tokens(tokens())).executor("a", executor.clone()).executor("a", executor);
+    assert!(matches!(twice.build(), Err(SetupError::SameName { kind: "executors", .. })));
+    let open = || async { Err::<Box<dyn idempotent::mq::DeadLetters>, _>("no queue") };
+    let store: Arc<dyn idempotent::Store> = Arc::new(idempotent::MemoryStore::new());
+    let twice = Console::builder().access(Access::tokens(tokens()));
+    let twice = twice.queue_with_store("a", open, store.clone()).queue_with_store("a", open, store);
+    assert!(matches!(twice.build(), Err(SetupError::SameName { kind: "queues", .. })));
 }
 
 #[tokio::test]
@@ -134,6 +143,10 @@ async fn a_login_opens_a_session_and_a_logout_ends_it() {
     let post = Request::builder().method("POST").uri("/logout").header("host", "console.test").header("cookie", cookie);
     assert_eq!(site.send(form(post, &[("token", &token)])).await.location(), "login");
     assert_eq!(get("/keys", cookie).await.location(), "login");
+    let site =
+        Site::with(store(1, 1).await, |builder| builder.access(Access::tokens(tokens())).secure_cookie(false)).await;
+    let answer = site.send(login("secret")).await;
+    assert!(!answer.headers["set-cookie"].to_str().unwrap().contains("Secure"));
 }
 
 /// Returns a login or a page with a bearer token, from an address.
