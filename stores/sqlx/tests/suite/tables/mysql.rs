@@ -22,6 +22,8 @@ pub(crate) const ID: &str = "left(sha2(n,256),32)";
 
 /// Explains what a statement reads, and by which index.
 pub(crate) async fn explain(pool: &MySqlPool, sql: &str) -> String {
+    // The settings of a statement cannot be explained.
+    let sql = sql.rsplit(" FOR */ ").next().unwrap_or(sql);
     let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN /*!80000 FORMAT=TRADITIONAL */ {sql}")))
         .fetch_all(pool)
         .await
