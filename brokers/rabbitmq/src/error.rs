@@ -53,8 +53,13 @@ pub(crate) fn is_of_channel(error: &lapin::Error) -> bool {
 
 /// Returns whether the body of a message is larger than the broker's setting `max_message_size`.
 pub(crate) fn is_too_large(error: &lapin::Error) -> bool {
+    is_refused_for(error, "message size")
+}
+
+/// Returns whether a precondition has failed, and the text of the broker contains `what`.
+pub(crate) fn is_refused_for(error: &lapin::Error, what: &str) -> bool {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
-    refused.get_id() == PRECONDITION_FAILED && refused.get_message().as_str().contains("message size")
+    refused.get_id() == PRECONDITION_FAILED && refused.get_message().as_str().contains(what)
 }
 
 pub(crate) const ACCESS_REFUSED: u16 = 403;

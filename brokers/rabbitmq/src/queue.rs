@@ -1,11 +1,16 @@
 //! The consumed queue, its retry queues and its dead letter queue.
-use lapin::options::QueueDeclareOptions;
+use std::time::Duration;
+
+use idempotent_mq::{SourceError, SourceErrorKind};
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Queue as Declared};
+use lapin::{Channel, Connection, Queue as Declared};
 
 use crate::SettingError;
+use crate::error::{failure, is_refused_for};
 use crate::field_value::{FieldValue, Fields, field_table};
 use crate::properties::MAX_SHORT_STRING;
+use crate::retry_levels::MAX_DELAY;
 
 /// A queue to consume, with the settings of its declaration.
 ///
@@ -25,6 +30,15 @@ pub struct Queue {
     auxiliary_kind: QueueKind,
     /// True if the broker delivers to one consumer at a time.
     single_active: bool,
+    /// The delays of messages that the broker keeps for a later delivery.
+    delayed_retry: Option<DelayedRetry>,
+}
+
+/// The shortest and the longest delay.
+#[derive(Clone, Copy, Debug)]
+struct DelayedRetry {
+    min: Duration,
+    max: Duration,
 }
 
 /// The settings with which a queue is declared.
@@ -53,6 +67,8 @@ const DELIVERY_LIMIT: i64 = 1000;
 const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000;
 /// The argument of a queue that delivers to one consumer at a time.
 const SINGLE_ACTIVE: &str = "x-single-active-consumer";
+/// The argument of a queue that keeps messages for a later delivery.
+const DELAYED_RETRY_TYPE: &str = "x-delayed-retry-type";
 /// Maximum length of a name. The names of retry queues add `.retry.` and the longest delay.
 const MAX_NAME: usize = MAX_SHORT_STRING - 20;
 
@@ -69,12 +85,16 @@ impl Queue {
 
     /// Creates a queue that other programs declare. The source only checks that the queue exists.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self { name: name.into(), declaration: None, auxiliary_kind: QueueKind::Classic, single_active: false }
+        Self::new(name.into(), None, QueueKind::Classic)
     }
 
     fn with_kind(name: impl Into<String>, kind: QueueKind) -> Self {
         let declaration = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
-        Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind, single_active: false }
+        Self::new(name.into(), Some(declaration), kind)
+    }
+
+    fn new(name: String, declaration: Option<QueueDeclaration>, auxiliary_kind: QueueKind) -> Self {
+        Self { name, declaration, auxiliary_kind, single_active: false, delayed_retry: None }
     }
 
     /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect
@@ -113,6 +133,25 @@ impl Queue {
         self.argument(SINGLE_ACTIVE, true)
     }
 
+    /// Lets the broker delay deferred messages, such as a duplicate of a message that is being handled. Without this, a
+    /// deferral publishes a copy to a retry queue, waits for the confirm, and acknowledges the original. Needs a quorum
+    /// queue and RabbitMQ 4.3 or later.
+    ///
+    /// The broker delivers the message again after `min`. After failed deliveries, such as a crash of a consumer, the
+    /// delay is `min` for each of them, and at most `max`. A deferral of more than `max` is a copy, and so is each retry
+    /// after a failed run, since only a copy can store the number of the attempt. A message that a stopping consumer
+    /// gives back waits, too. Waiting messages are not in the broker's counts of ready messages.
+    ///
+    /// # Default
+    /// Off
+    pub fn delayed_retry(mut self, min: Duration, max: Duration) -> Self {
+        self.delayed_retry = Some(DelayedRetry { min, max });
+        // The other types also delay the messages of a consumer that has crashed.
+        self.argument(DELAYED_RETRY_TYPE, "returned")
+            .argument("x-delayed-retry-min", milliseconds(min))
+            .argument("x-delayed-retry-max", milliseconds(max))
+    }
+
     /// Sets the kind of the retry queues and the dead letter queue.
     ///
     /// # Default
@@ -145,6 +184,18 @@ impl Queue {
             );
             return Err(SettingError::new(text));
         }
+        if let Some(DelayedRetry { min, max }) = self.delayed_retry {
+            if !self.counts_deliveries() {
+                return Err(SettingError::new(
+                    "delayed_retry: only possible for a queue of Queue::quorum; remove delayed_retry(), or use such a queue",
+                ));
+            }
+            if min < Duration::from_millis(1) || min > max || max > MAX_DELAY {
+                return Err(SettingError::new(
+                    "delayed_retry: a delay is out of range; use 1 ms <= min <= max <= 1 day",
+                ));
+            }
+        }
         let Some(declaration) = &self.declaration else { return Ok(()) };
         if !declaration.durable && declaration.kind == QueueKind::Quorum {
             return Err(SettingError::new(
@@ -167,6 +218,36 @@ impl Queue {
     /// Returns whether the broker counts the deliveries of each message.
     pub(crate) fn counts_deliveries(&self) -> bool {
         self.declaration.as_ref().is_some_and(|declaration| declaration.kind == QueueKind::Quorum)
+    }
+
+    /// Returns whether the broker delays deferred messages.
+    pub(crate) fn is_delayed_retry(&self) -> bool {
+        self.delayed_retry.is_some()
+    }
+
+    /// Returns whether the broker delays a message that is deferred for this time.
+    pub(crate) fn delays(&self, after: Duration) -> bool {
+        self.delayed_retry.is_some_and(|delays| after <= delays.max)
+    }
+
+    /// Checks that the broker supports the settings of the queue. A broker accepts arguments that it does not know.
+    ///
+    /// # Errors
+    /// - `Fatal`: the broker does not delay messages.
+    /// - `Transient`: the connection failed.
+    pub(crate) async fn check_support(&self, connection: &Connection) -> Result<(), SourceError> {
+        if self.delayed_retry.is_none() {
+            return Ok(());
+        }
+        let text = "checking whether the broker delays messages failed; see the cause";
+        match knows_delayed_retry(connection).await.map_err(|error| failure(text, error))? {
+            true => Ok(()),
+            false => Err(SourceError::new(
+                SourceErrorKind::Fatal,
+                "delayed_retry: the broker does not delay messages, which needs RabbitMQ 4.3; remove delayed_retry(), or \
+                 upgrade the broker",
+            )),
+        }
     }
 
     /// Declares or checks the queue, and declares its dead letter queue. A quorum queue dead-letters messages by itself,
@@ -262,6 +343,25 @@ impl QueueKind {
             arguments.insert("x-overflow".to_owned(), "reject-publish".into());
         }
     }
+}
+
+/// Returns whether the broker knows the argument of a delayed retry: it then refuses the argument for a classic queue.
+async fn knows_delayed_retry(connection: &Connection) -> lapin::Result<bool> {
+    let channel = connection.create_channel().await?;
+    let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() };
+    let arguments =
+        Fields::from([("x-queue-type".to_owned(), "classic".into()), (DELAYED_RETRY_TYPE.to_owned(), "returned".into())]);
+    match declare(&channel, "", options, field_table(&arguments)).await {
+        Ok(declared) => {
+            channel.queue_delete(declared.name().clone(), QueueDeleteOptions::default()).await.map(|_| false)
+        }
+        Err(error) if is_refused_for(&error, DELAYED_RETRY_TYPE) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn milliseconds(delay: Duration) -> i64 {
+    i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn options(durable: bool) -> QueueDeclareOptions {

@@ -48,6 +48,7 @@ pub(crate) async fn connect(settings: &SourceSettings) -> Result<Connection, Sou
 
 /// Declares or checks the queue, and declares the queue of the dead letters. Returns the channel.
 pub(crate) async fn declare_queues(settings: &SourceSettings, connection: &Connection) -> Result<Channel, SourceError> {
+    settings.queue.check_support(connection).await?;
     let declare = async {
         let channel = connection.create_channel().await?;
         settings.queue.declare_with_dead(&channel).await?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
+use idempotent_mq::{Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use lapin::options::{BasicAckOptions, BasicRejectOptions};
 use lapin::types::DeliveryTag;
 use lapin::{Acker, BasicProperties};
@@ -54,6 +54,7 @@ impl Settle<RabbitTag> for RabbitSettler {
         match settlement {
             Settlement::Ack => {}
             Settlement::GiveBack => return tag.give_back().await,
+            Settlement::Retry(retry) if tag.is_delayed_by_broker(retry).await => return tag.defer().await,
             Settlement::Retry(retry) => {
                 let queue = AuxiliaryQueue::Retry(sufficient_ms(retry.after));
                 let copy = tag.headers.encode_retry(retry);
@@ -164,6 +165,29 @@ impl RabbitTag {
         if self.answered.swap(true, SeqCst) || self.session.settings.queue.is_single_active() {
             return self.check_answer(Ok(true));
         }
+        self.requeue().await
+    }
+
+    /// Returns whether the broker delays the message of this retry. The broker stores nothing with the message, so the
+    /// number of the attempt must be unchanged.
+    async fn is_delayed_by_broker(&self, retry: &Retry) -> bool {
+        self.session.settings.queue.delays(retry.after)
+            && retry.attempt == self.headers.attempt.unwrap_or(1)
+            && !self.copied.load(SeqCst)
+            && self.copy.lock().await.is_none()
+    }
+
+    /// Lets the broker deliver the message again after the delay of the queue.
+    async fn defer(&self) -> Result<(), SourceError> {
+        if self.answered.swap(true, SeqCst) {
+            return self.check_answer(Ok(true));
+        }
+        self.requeue().await?;
+        self.session.settled.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    async fn requeue(&self) -> Result<(), SourceError> {
         let answer = self.acker.nack(REQUEUE).await;
         if answer.is_ok() {
             // Only now may a joint acknowledgement cover this delivery: it must not reach the broker before the `nack`.

@@ -126,11 +126,12 @@ impl Topology {
             let channel = connection.create_channel().await?;
             Ok((connection, channel))
         };
-        let (_connection, channel) = connect.await.map_err(|error| unconnected(&url, error))?;
+        let (connection, channel) = connect.await.map_err(|error| unconnected(&url, error))?;
         for exchange in &self.exchanges {
             exchange.declare(&channel).await.map_err(|error| not_declared("exchange", &exchange.name, error))?;
         }
         for queue in &self.queues {
+            queue.check_support(&connection).await?;
             queue.declare(&channel).await.map_err(|error| not_declared("queue", &queue.name, error))?;
             queue.declare_dead(&channel).await.map_err(|error| not_declared("queue", &queue.dead_name(), error))?;
         }

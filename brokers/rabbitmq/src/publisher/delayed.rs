@@ -81,7 +81,7 @@ impl PublisherState {
         })
     }
 
-    /// Declares the plugin's exchange over a separate connection. A broker without the plugin closes that connection,
+    /// Declares the plugin's exchange over a separate connection. RabbitMQ 3 without the plugin closes that connection,
     /// which must not affect other messages.
     async fn declare_plugin(&self, path: &DelayPath) -> Result<(), AttemptOutcome> {
         if self.connection.declared.has_plugin() {
@@ -114,10 +114,11 @@ fn declaration_failed(text: &'static str, error: lapin::Error) -> AttemptOutcome
     }
 }
 
-/// Returns whether the type of an exchange is unknown, which the broker reports as `COMMAND_INVALID`.
+/// Returns whether the type of an exchange is unknown. RabbitMQ 3 reports this as `COMMAND_INVALID`, and RabbitMQ 4.3 as
+/// `PRECONDITION_FAILED`.
 fn is_unknown_type(error: &lapin::Error) -> bool {
-    const COMMAND_INVALID: u16 = 503;
-    matches!(error.kind(), lapin::ErrorKind::ProtocolError(refused) if refused.get_id() == COMMAND_INVALID)
+    let lapin::ErrorKind::ProtocolError(refused) = error.kind() else { return false };
+    refused.get_message().as_str().contains("unknown exchange type")
 }
 
 /// Returns the time until `at`, or zero for a past time.

@@ -26,7 +26,7 @@ pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> 
             }
         }
     }
-    take_redeliveries(headers)
+    take_redeliveries(headers, !queue.is_delayed_retry())
 }
 
 /// Returns the place from which the broker has delivered a message to the queue: its producer, or a retry queue. The broker writes `x-death` at that moment, so the
@@ -44,10 +44,10 @@ pub(super) fn place(headers: &HeaderTable, queue: &Queue) -> MessagePlace {
     if is_retried { MessagePlace::Retry } else { MessagePlace::Queue }
 }
 
-/// Removes the counts of a quorum queue. Returns how often the queue has delivered this copy before.
-pub(super) fn take_redeliveries(headers: &mut HeaderTable) -> u32 {
-    // The count of RabbitMQ 4.0 and later includes deliveries that were given back.
-    let acquired = headers.remove("x-acquired-count").as_ref().and_then(integer);
+/// Removes the counts of a quorum queue. Returns how often the queue has delivered this copy before. `with_returned`
+/// includes deliveries that were given back or deferred, which only RabbitMQ 4.0 and later counts separately.
+pub(super) fn take_redeliveries(headers: &mut HeaderTable, with_returned: bool) -> u32 {
+    let acquired = headers.remove("x-acquired-count").filter(|_| with_returned).as_ref().and_then(integer);
     let redeliveries = headers.remove("x-delivery-count").as_ref().and_then(integer);
     acquired.max(redeliveries).and_then(|times| u32::try_from(times).ok()).unwrap_or_default()
 }

@@ -68,7 +68,7 @@ fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable, place: MessagePla
 /// broker and of the consumer thereby start with their first attempt.
 pub(crate) fn redriven_properties(from: &BasicProperties, queue: &str) -> BasicProperties {
     let mut headers: HeaderTable = from.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
-    take_redeliveries(&mut headers);
+    take_redeliveries(&mut headers, true);
     if broker_death(&headers, queue).is_some() {
         let deaths = OwnHeaders(headers.clone()).small_number(DEATHS).unwrap_or_default().saturating_add(1);
         for name in [ATTEMPT, EXPIRES_AT, REASON] {

@@ -6,6 +6,7 @@ mod cluster;
 mod confirm_time;
 mod dead_letters;
 mod delayed;
+mod delayed_retry;
 mod exchanges;
 mod outages;
 mod outbox;

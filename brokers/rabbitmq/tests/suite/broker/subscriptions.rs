@@ -1,11 +1,12 @@
 //! Subscriptions that the broker cancels, and queues with a single active consumer.
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
 use idempotent_core::{MemoryStore, Policy, Timestamp};
 use idempotent_mq::{HandlerResult, Received, Retry, Settlement, Source};
 use idempotent_rabbitmq::Queue;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::broker::world::{Log, Process, SERVER, World, done, executor, ms, until, within};
 
@@ -164,4 +165,72 @@ async fn with_a_single_active_consumer_of_a_classic_queue_the_next_one_runs_the_
 #[tokio::test]
 async fn with_a_single_active_consumer_of_a_quorum_queue_the_next_one_runs_the_rest_in_order_after_a_stop() {
     the_rest_runs_in_order_after_a_stop(Queue::quorum("active.stopped.quorum"), "active.stopped.quorum").await;
+}
+
+/// Replaces each of three consumers, in turn by a stop and a kill, while it handles a message and holds nine.
+async fn the_order_survives_a_rolling_restart(queue: Queue, name: &str) {
+    let world = World::new(name).await;
+    let queue = queue.single_active_consumer();
+    world.source_of(queue.clone()).declare().await.unwrap();
+    let (log, permits) = (Arc::new(Log::default()), Arc::new(Semaphore::new(0)));
+    let start = || {
+        let permits = permits.clone();
+        let handling = log.by_id(move |_| {
+            let permits = permits.clone();
+            async move {
+                permits.acquire_owned().await.unwrap().forget();
+                HandlerResult::Done
+            }
+        });
+        // A store of its own, so that only the broker keeps the order.
+        let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
+        Process::start(world.source_of(queue.clone()), "billing", &executor, handling, |b| b.concurrency(1).prefetch(10))
+    };
+    let mut processes = VecDeque::new();
+    for number in ["1", "2", "3"] {
+        processes.push_back(start());
+        until("a subscription", async || (subscriptions(name).await == number).then_some(())).await;
+    }
+    let (mut repeated, mut sent) = (0, 0);
+    for kills in [false, true, false, true] {
+        for _ in 0..20 {
+            sent += 1;
+            world.send_id(&sent.to_string()).await;
+        }
+        permits.add_permits(5);
+        until("the sixth runs", async || (log.runs() == sent - 14 + repeated).then_some(())).await;
+        until("five are ready", async || (world.count(name).await == 5).then_some(())).await;
+        let active = processes.pop_front().unwrap();
+        if kills {
+            active.kill();
+            repeated += 1;
+            permits.add_permits(15);
+        } else {
+            let counters = active.counters.clone();
+            let stopping = tokio::spawn(active.stop());
+            until("nine are given back", async || (counters.counts().given_back == 9).then_some(())).await;
+            permits.add_permits(15);
+            assert_eq!(within("the drain", stopping).await.unwrap().unsettled, 0);
+        }
+        until("all have run", async || (log.runs() == sent + repeated).then_some(())).await;
+        processes.push_back(start());
+        until("a subscription", async || (subscriptions(name).await == "3").then_some(())).await;
+    }
+    let mut seen = ids(&log);
+    assert_eq!(seen.len(), 82, "the message that each kill interrupted is repeated: {seen:?}");
+    seen.dedup();
+    assert_eq!(seen, (1..=80).collect::<Vec<_>>());
+    for process in processes {
+        process.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_a_classic_queue_with_a_single_active_consumer_survives_a_rolling_restart() {
+    the_order_survives_a_rolling_restart(Queue::classic("active.rolling.classic"), "active.rolling.classic").await;
+}
+
+#[tokio::test]
+async fn the_order_of_a_quorum_queue_with_a_single_active_consumer_survives_a_rolling_restart() {
+    the_order_survives_a_rolling_restart(Queue::quorum("active.rolling.quorum"), "active.rolling.quorum").await;
 }
