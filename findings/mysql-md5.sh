@@ -15,7 +15,7 @@ start_mysql "$folder"
 for expression in "MD5('key')" "SHA1('key')" "LENGTH(SHA2('key', 256))"; do
     seen+="$expression: $("${mysql[@]}" d --execute "SELECT $expression" 2>&1 | grep -oE 'ERROR [0-9]+|^[0-9a-f]+$' || true); "
 done
-seen+="column: $("${mysql[@]}" d --execute "CREATE TABLE t (k INT, h CHAR(32) AS (MD5(k)) STORED)" 2>&1 | grep -oE 'ERROR [0-9]+')"
+seen+="column: $("${mysql[@]}" d --execute "CREATE TABLE t (k INT, h CHAR(32) AS (MD5(k)) STORED)" 2>&1 | grep -oE 'ERROR [0-9]+' || true)"
 echo "$seen"
 [ "$seen" = "MD5('key'): ERROR 1305; SHA1('key'): ERROR 1305; LENGTH(SHA2('key', 256)): 64; column: ERROR 3763" ]
 "${mysql[@]}" --execute SHUTDOWN
