@@ -50,7 +50,7 @@ More tests
 
 Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]
-                    all of them in turn, resumable; writes docs/proof.md
+                    all of them in turn, resumable; writes docs/proof.md and docs/servers.md
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` lists its options
   sim scale [--seeds N]
                     a model of large fleets on a cluster in virtual time, 200 seeds of 14 scenarios; `sim scale --help`

@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     let (folder, commit) = (target()?.join("xtask/nightly"), commit()?);
     fs::create_dir_all(&folder)?;
-    let proof = root()?.join("docs/proof.md");
+    let (proof, servers) = (root()?.join("docs/proof.md"), root()?.join("docs/servers.md"));
     let mut entries = recorded(&proof)?;
     let passed = |entries: &BTreeMap<String, Entry>, stage: &Stage| {
         entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
@@ -96,6 +96,7 @@ pub(crate) fn run(options: &Options) -> Done {
         entries = recorded(&proof)?;
         entries.insert(stage.name.clone(), entry);
         fs::write(&proof, page::page(&stages, &entries))?;
+        fs::write(&servers, page::servers(&stages, &entries))?;
     }
     let missing = stages.iter().filter(|stage| !passed(&entries, stage)).count();
     println!("xtask nightly: {} of {} stages passed on {commit}", stages.len() - missing, stages.len());
@@ -140,22 +141,27 @@ fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>
     } else {
         format!("{}{CHANGED}", commit.trim_end_matches(CHANGED))
     };
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let find = |wanted: fn(&&str) -> bool| said.lines().rev().find(wanted);
+    // After a failed test, cargo writes lines of its own.
+    let counts = find(|line| line.starts_with("test result: ")).filter(|_| stage.runs_tests);
+    let last = counts.or_else(|| find(|line| !line.trim().is_empty())).unwrap_or_default();
+    // A server that could not be installed has no version.
+    let versions = stage.versions().ok().flatten().map_or_else(String::new, |versions| format!("{versions}: "));
     Ok(Entry {
         command: stage.shown(),
         commit,
         date: date()?,
         seconds: start.elapsed().as_secs(),
         outcome,
-        said: last.chars().take(200).collect(),
+        said: format!("{versions}{last}").chars().take(250).collect(),
     })
 }
 
-/// Returns the abbreviated last commit that changed other files than the page, with [`CHANGED`] if the tree has
+/// Returns the abbreviated last commit that changed other files than the pages, with [`CHANGED`] if the tree has
 /// changes.
 fn commit() -> Result<String, Box<dyn Error>> {
     let git = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
-        let all_but_the_page = ["--", ".", ":!docs/proof.md"];
+        let all_but_the_page = ["--", ".", ":!docs/proof.md", ":!docs/servers.md"];
         let (status, said) = capture(Command::new("git").args(arguments).args(all_but_the_page).current_dir(root()?))?;
         if status.success() { Ok(said) } else { Err(format!("git {}: {said}", arguments.join(" ")).into()) }
     };

@@ -140,7 +140,8 @@ impl Queue {
     /// The broker delivers the message again after `min`. After failed deliveries, such as a crash of a consumer, the
     /// delay is `min` for each of them, and at most `max`. A deferral of more than `max` is a copy, and so is each retry
     /// after a failed run, since only a copy can store the number of the attempt. A message that a stopping consumer
-    /// gives back waits, too. Waiting messages are not in the broker's counts of ready messages.
+    /// gives back waits, too. The broker's count `messages` includes waiting messages, and `messages_ready` does not.
+    /// An `expiration` counts from the last delivery, since a deferral stores nothing with the message.
     ///
     /// # Default
     /// Off

@@ -11,7 +11,7 @@ use crate::mq::{Flaw, Kind};
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
-cargo xtask chaos nats|pgmq|rabbitmq|redis-streams|kafka|kafka-retry-topic|rocketmq|sqs
+cargo xtask chaos nats|pgmq|rabbitmq|rabbitmq-delayed-retry|redis-streams|kafka|kafka-retry-topic|rocketmq|sqs
                         [--seconds S] [--seed N] [--history FILE] [--store redis|sqlite] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
 cargo xtask chaos mariadb|postgres|inbox-mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
@@ -26,9 +26,10 @@ are killed, stopped and disconnected. Then the faults end, and all deliveries mu
 of the run, which is written to FILE.
 
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
-  nats, pgmq, rabbitmq, redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
+  nats, pgmq, rabbitmq, rabbitmq-delayed-retry, redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
-                  checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed
+                  checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed.
+                  rabbitmq-delayed-retry needs RabbitMQ 4.3, named by IDEMPOTENT_RABBITMQ_SBIN
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
   postgres        effect and record are written in one transaction (inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once

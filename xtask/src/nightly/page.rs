@@ -1,5 +1,5 @@
-//! The page `docs/proof.md`, with the last run of each stage. The page is the only state of `nightly`, so a run on any
-//! machine resumes where the previous one ended.
+//! The pages `docs/proof.md`, with the last run of each stage, and `docs/servers.md`, with those on named servers. The
+//! first page is the only state of `nightly`, so a run on any machine resumes where the previous one ended.
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -38,6 +38,49 @@ pub(super) fn page(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> Strin
     page
 }
 
+const SERVERS: &str = "\
+# Servers
+
+`cargo xtask nightly` writes this page: the last run of each suite and chaos play on each server. `cargo xtask setup --flavours` unpacks the
+servers that are not the system's. `guides/` and the documentation of each crate name what a server does differently.
+
+| server | suite | result | passed | failed | date (UTC) | commit |
+|---|---|---|---|---|---|---|
+";
+
+/// Returns the page about servers.
+pub(super) fn servers(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> String {
+    let mut page = SERVERS.to_owned();
+    for stage in stages {
+        let Some((suite, server)) = stage.suite_and_servers() else { continue };
+        // Writing to a string cannot fail.
+        let _ = match entries.get(&stage.name) {
+            Some(Entry { outcome, date, commit, said, .. }) => {
+                let server = said.split_once(": ").map_or(server, |(versions, _)| versions);
+                let [passed, failed] = ["passed", "failed"].map(|word| number_before(said, word));
+                let outcome = outcome.word();
+                writeln!(page, "| {server} | {suite} | {outcome} | {passed} | {failed} | {date} | {commit} |")
+            }
+            None => writeln!(page, "| {server} | {suite} | not run | | | | |"),
+        };
+    }
+    page
+}
+
+/// Returns the number before a word in the last line of a test run, or nothing.
+fn number_before<'a>(said: &'a str, word: &str) -> &'a str {
+    let mut words = said.split([' ', ';', ',']).filter(|word| !word.is_empty());
+    let mut before = "";
+    words
+        .find_map(|next| {
+            let number = (next == word).then_some(before);
+            before = next;
+            number
+        })
+        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        .unwrap_or_default()
+}
+
 /// Returns the runs that a page lists, by the name of their stage. A row of another form counts as not run.
 pub(super) fn read(page: &str) -> BTreeMap<String, Entry> {
     page.lines().filter_map(row).collect()
@@ -59,9 +102,39 @@ fn row(line: &str) -> Option<(String, Entry)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::stages;
     use super::*;
+
+    #[test]
+    fn the_page_about_servers_has_versions_and_counts() {
+        let stages = stages::all(7);
+        let entry = |stage: &Stage, said: &str| Entry {
+            command: stage.shown(),
+            commit: "abc".to_owned(),
+            date: "2026-11-28 10:00".to_owned(),
+            seconds: 7,
+            outcome: Outcome::Held,
+            said: said.to_owned(),
+        };
+        let said = [
+            ("tests", "Redis 7.0.15, RabbitMQ 3.10.8: xtask test: 812 passed, 0 failed"),
+            ("MySQL store on MySQL", "MySQL 9.7.4: test result: ok. 514 passed; 2 failed; 3 ignored"),
+            ("chaos mariadb on MySQL", "MySQL 9.7.4: {\"grants\":7}"),
+        ];
+        let of = |name: &str| stages.iter().find(|stage| stage.name == name).unwrap();
+        let entries = said.map(|(name, said)| (name.to_owned(), entry(of(name), said))).into();
+        let page = servers(&stages, &entries);
+        for row in [
+            "| Redis 7.0.15, RabbitMQ 3.10.8 | tests | held | 812 | 0 | 2026-11-28 10:00 | abc |",
+            "| MySQL 9.7.4 | MySQL store | held | 514 | 2 | 2026-11-28 10:00 | abc |",
+            "| MySQL 9.7.4 | chaos mariadb | held |  |  | 2026-11-28 10:00 | abc |",
+            "| RabbitMQ | RabbitMQ | not run | | | | |",
+        ] {
+            assert!(page.lines().any(|line| line == row), "{row}\n{page}");
+        }
+    }
 
     #[test]
     fn a_page_is_read_as_it_was_written() {

@@ -28,6 +28,8 @@ enum Environment {
     Fuzz,
 }
 
+/// The stage of all tests.
+const TESTS: &str = "tests";
 /// The number of inputs for each fuzz target.
 const FUZZ: (&str, &str) = ("FUZZ_INPUTS", "1000000");
 
@@ -76,6 +78,24 @@ impl Stage {
         })
     }
 
+    /// Returns the versions of the servers on which the stage runs, if the page about servers lists the stage.
+    ///
+    /// # Errors
+    /// A server is not installed.
+    pub(super) fn versions(&self) -> Result<Option<String>, Box<dyn Error>> {
+        Ok(match self.environment {
+            Environment::Plain if self.name == TESTS => Some(flavours::of_the_system()?),
+            Environment::Redis6 => Some("Redis 6.2".to_owned()),
+            Environment::Flavour(flavour) => Some(format!("{} {}", flavour.name, flavour.version()?)),
+            _ => None,
+        })
+    }
+
+    /// Returns the suite and the servers for the page about servers.
+    pub(super) fn suite_and_servers(&self) -> Option<(&str, &str)> {
+        if self.name == TESTS { Some((TESTS, "those of `cargo xtask setup`")) } else { self.name.rsplit_once(" on ") }
+    }
+
     /// Returns a file name for the log.
     pub(super) fn file(&self) -> String {
         self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
@@ -86,7 +106,7 @@ impl Stage {
 pub(super) fn all(seed: u64) -> Vec<Stage> {
     let mut stages = vec![
         xtask("check", "check"),
-        xtask("tests", "test"),
+        xtask(TESTS, "test"),
         xtask("tests that `test` leaves out", "test extras"),
         xtask("tests of RocketMQ", "test rocketmq"),
         xtask("release, without publishing", "release"),
@@ -100,7 +120,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     ];
     for (version, environment, store) in [
         // Tests of the store itself need server features of Redis 7.
-        ("redis 6.2", Environment::Redis6, "conformance::"),
+        ("Redis 6.2", Environment::Redis6, "conformance::"),
         (REDIS.name, Environment::Flavour(&REDIS), ""),
         (VALKEY.name, Environment::Flavour(&VALKEY), ""),
     ] {
@@ -133,10 +153,26 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
             play if play.starts_with("kafka") => Environment::Kafka,
             play if play.starts_with("rocketmq") => Environment::RocketMq,
             play if play.starts_with("sqs") => Environment::Sqs,
+            play if play.starts_with("rabbitmq-delayed-retry") => Environment::Flavour(&RABBITMQ),
             _ => Environment::Plain,
         };
         stage
     }));
+    for (play, flavour) in [
+        ("mariadb", &MARIADB),
+        ("mariadb", &MYSQL),
+        ("inbox-mariadb", &MARIADB),
+        ("inbox-mariadb", &MYSQL),
+        ("delay-table --store mariadb", &MYSQL),
+        ("postgres", &POSTGRES),
+        ("rabbitmq --store redis", &RABBITMQ),
+        ("outbox --store postgres --broker rabbitmq", &RABBITMQ),
+        ("redis --topology cluster", &VALKEY),
+    ] {
+        let command = format!("chaos {play} --seconds 60 --seed {seed}");
+        let stage = xtask(&format!("chaos {play} on {}", flavour.name), &command);
+        stages.push(Stage { environment: Environment::Flavour(flavour), ..stage });
+    }
     stages.extend(["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| {
         let command = format!("soak {soak}");
         xtask(&command, &command)
@@ -153,7 +189,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 39] = [
+const CHAOS: [&str; 40] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -166,6 +202,7 @@ const CHAOS: [&str; 39] = [
     "inbox-mariadb",
     "rabbitmq --store redis",
     "rabbitmq --store sqlite",
+    "rabbitmq-delayed-retry --store redis",
     "redis-streams --store redis",
     "redis-streams --store sqlite",
     "nats --store redis",

@@ -88,6 +88,26 @@ impl Flavour {
     }
 }
 
+/// Returns the versions of the servers that the system has.
+///
+/// # Errors
+/// A server is missing, or prints no version.
+pub(crate) fn of_the_system() -> Result<String, Box<dyn Error>> {
+    let programs = [
+        ("MariaDB", "mariadbd", "--version"),
+        ("PgBouncer", "pgbouncer", "--version"),
+        ("PostgreSQL", "psql", "--version"),
+        ("RabbitMQ", "rabbitmqctl", "version"),
+        ("Redis", "redis-server", "--version"),
+    ];
+    let version = |(name, program, option)| -> Result<String, Box<dyn Error>> {
+        let (_, told) = capture(Command::new(program).arg(option))?;
+        let version = version_in(&told).ok_or_else(|| format!("{program} {option}: no version in {told:?}"))?;
+        Ok(format!("{name} {version}"))
+    };
+    Ok(programs.into_iter().map(version).collect::<Result<Vec<_>, _>>()?.join(", "))
+}
+
 /// Returns the first number with a dot.
 fn version_in(told: &str) -> Option<&str> {
     let mut numbers = told.split(|c: char| !(c.is_ascii_digit() || c == '.'));

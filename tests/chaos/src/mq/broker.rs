@@ -27,6 +27,8 @@ pub(crate) const QUEUE: &str = "orders";
 pub enum Kind {
     /// A quorum queue of RabbitMQ.
     Rabbitmq,
+    /// A quorum queue of RabbitMQ 4.3 or later, with delayed retry. `IDEMPOTENT_RABBITMQ_SBIN` names such a server.
+    RabbitmqDelayedRetry,
     /// A group of a Redis stream, on a server that writes down each change before it answers.
     RedisStreams,
     /// A stream of NATS JetStream, on a server that writes down each change before it answers.
@@ -51,6 +53,7 @@ impl Kind {
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::Rabbitmq,
+        Self::RabbitmqDelayedRetry,
         Self::RedisStreams,
         Self::Nats,
         Self::Pgmq,
@@ -69,6 +72,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rabbitmq => "rabbitmq",
+            Self::RabbitmqDelayedRetry => "rabbitmq-delayed-retry",
             Self::RedisStreams => "redis-streams",
             Self::Nats => "nats",
             Self::Pgmq => "pgmq",
@@ -97,7 +101,8 @@ impl Kind {
     /// One of our own, with its queue.
     pub(super) async fn start(self) -> anyhow::Result<Arc<dyn Broker>> {
         Ok(match self {
-            Self::Rabbitmq => Arc::new(rabbit::Rabbit::start().await?),
+            Self::Rabbitmq => Arc::new(rabbit::Rabbit::start(false).await?),
+            Self::RabbitmqDelayedRetry => Arc::new(rabbit::Rabbit::start(true).await?),
             Self::RedisStreams => Arc::new(streams::Streams::start().await?),
             Self::Nats => Arc::new(nats::Nats::start().await?),
             Self::Pgmq => Arc::new(pgmq::Pgmq::start().await?),

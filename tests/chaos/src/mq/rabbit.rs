@@ -27,20 +27,22 @@ pub(super) struct Rabbit {
 
 const MARK: &str = "x-idempotent-";
 const MEDIA_TYPE: &str = "application/json";
-/// A header that the broker adds to messages that the harness has read.
-const COUNT: &str = "x-delivery-count";
+/// The headers that the broker adds to messages that the harness has read.
+const COUNTS: [&str; 2] = ["x-acquired-count", "x-delivery-count"];
 /// The delays of retries in ms: those of the schedule, of a key in flight, and of a store outage.
 const DELAYS_MS: [u64; 7] = [100, 200, 500, 1_000, 2_000, 3_000, 5_000];
 /// The time for a response.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Returns a quorum queue. A classic queue may lose messages that wait for a retry when its node is lost.
-fn queue() -> Queue {
-    Queue::quorum(QUEUE)
+/// `delayed` lets the broker delay a key in flight, without a copy.
+fn queue(delayed: bool) -> Queue {
+    let queue = Queue::quorum(QUEUE);
+    if delayed { queue.delayed_retry(Duration::from_millis(100), Duration::from_secs(5)) } else { queue }
 }
 
-pub(crate) fn source(url: &str) -> anyhow::Result<RabbitSource> {
-    Ok(RabbitSource::builder(url, queue()).build()?)
+pub(crate) fn source(url: &str, delayed: bool) -> anyhow::Result<RabbitSource> {
+    Ok(RabbitSource::builder(url, queue(delayed)).build()?)
 }
 
 /// A dead letter as it must not be.
@@ -52,11 +54,11 @@ pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<
 }
 
 impl Rabbit {
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    pub(super) async fn start(delayed: bool) -> anyhow::Result<Self> {
         let server = tokio::task::spawn_blocking(RabbitServer::start).await.context("RabbitMQ does not start")?;
         let proxy = Proxy::start(&server.address()).await;
         let url = url(&proxy);
-        declare(&url).await.context("RabbitMQ does not get ready")?;
+        declare(&url, delayed).await.context("RabbitMQ does not get ready")?;
         let publisher = RabbitPublisher::builder(&url).confirm_within(SOON).give_up_after(SOON * 2).build()?;
         Ok(Self { publisher, proxy, server })
     }
@@ -64,8 +66,8 @@ impl Rabbit {
 
 /// All queues that a run may need. A quorum queue that is declared a moment before its only node is killed does not come
 /// back, with all that was confirmed in it: that is the broker's own affair, and not what is put to the test.
-pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
-    let mut source = source(url)?;
+pub(crate) async fn declare(url: &str, delayed: bool) -> anyhow::Result<()> {
+    let mut source = source(url, delayed)?;
     source.declare().await?;
     let (publisher, settler) = (RabbitPublisher::builder(url).build()?, source.settler());
     for _ in DELAYS_MS {
@@ -159,7 +161,7 @@ impl Broker for Rabbit {
 
 fn letter(body: &[u8], properties: BasicProperties) -> Letter {
     let mut headers = properties.headers().as_ref().map(|headers| headers.inner().clone()).unwrap_or_default();
-    headers.retain(|name, _| !name.as_str().starts_with(MARK) && name.as_str() != COUNT);
+    headers.retain(|name, _| !name.as_str().starts_with(MARK) && !COUNTS.contains(&name.as_str()));
     let copy = match headers.get("copy") {
         Some(AMQPValue::LongString(name)) => Some(name.to_string()),
         _ => None,

@@ -67,7 +67,8 @@ pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut o
 async fn consume(desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
     let url = desk.origin.url.clone();
     match desk.origin.kind {
-        Kind::Rabbitmq => run(rabbit::source(&url)?, desk, stop).await,
+        Kind::Rabbitmq => run(rabbit::source(&url, false)?, desk, stop).await,
+        Kind::RabbitmqDelayedRetry => run(rabbit::source(&url, true)?, desk, stop).await,
         Kind::RedisStreams => run(streams::source(&url).await, desk, stop).await,
         Kind::Nats => run(nats::source(&url).await, desk, stop).await,
         Kind::Pgmq => run(pgmq::source(&url).await, desk, stop).await,
@@ -130,7 +131,7 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::Result<()> {
     let buried = async {
         match origin.kind {
-            Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
+            Kind::Rabbitmq | Kind::RabbitmqDelayedRetry => rabbit::bury_bare(&origin.url, delivery).await,
             Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
             Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
             Kind::Pgmq => pgmq::bury_bare(&origin.url, delivery).await,

@@ -94,6 +94,11 @@ async fn an_invalid_topology_is_refused_before_connecting() {
     for (topology, words) in [
         (new().exchange(Exchange::fanout("")), "exchange: the name is empty or too long; use 1 to 255 bytes"),
         (new().queue(Queue::classic("")), "queue: the name is empty or too long; use 1 to"),
+        (new().queue(Queue::classic("q").delayed_retry(ms(1), ms(2))), "only possible for a queue of Queue::quorum"),
+        (new().queue(Queue::existing("q").delayed_retry(ms(1), ms(2))), "only possible for a queue of Queue::quorum"),
+        (new().queue(Queue::quorum("q").delayed_retry(ms(0), ms(2))), "use 1 ms <= min <= max <= 1 day"),
+        (new().queue(Queue::quorum("q").delayed_retry(ms(3), ms(2))), "use 1 ms <= min <= max <= 1 day"),
+        (new().queue(Queue::quorum("q").delayed_retry(ms(1), ms(86_400_001))), "use 1 ms <= min <= max <= 1 day"),
         (new().bind("q", "", "k"), "the default exchange needs none"),
         (new().bind("q", "e", "k".repeat(256)), "use at most 255 bytes"),
         (new().bind_all_headers("q", "e", [("", ""); 0]), "the list of headers is empty"),

@@ -28,13 +28,13 @@ pub(super) fn publisher(url: &str) -> anyhow::Result<RabbitPublisher> {
 }
 
 pub(super) fn source(url: &str) -> anyhow::Result<RabbitSource> {
-    rabbit::source(url)
+    rabbit::source(url, false)
 }
 
 /// All that a run needs, on the broker's disk.
 pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
     let url = server.url();
-    rabbit::declare(&url).await?;
+    rabbit::declare(&url, false).await?;
     let (_connection, channel) = open(&url).await?;
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     let mut quorum = FieldTable::default();
