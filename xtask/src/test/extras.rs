@@ -1,5 +1,5 @@
-//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis, and the
-//! PostgreSQL store on hash partitions.
+//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, servers that are not the system's,
+//! and the PostgreSQL store on hash partitions.
 use std::error::Error;
 
 use super::binary::{Binary, libraries};
@@ -11,7 +11,7 @@ use super::selected::{SelectedTests, run};
 use super::tally::Tally;
 use super::{build, counted};
 use crate::setup::browser;
-use crate::setup::flavours::{self, REDIS, VALKEY};
+use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDIS, VALKEY};
 use crate::tools::Done;
 use crate::{budget, setup};
 
@@ -62,20 +62,25 @@ const ON_PARTITIONS: SelectedTests = SelectedTests {
     arguments: &["postgres::", "--skip", "outbox::", "--skip", "delay::"],
 };
 
-/// The tests that run on each flavour of Redis: the laws of a store, and those about the behaviour of servers. `cargo
-/// xtask nightly` runs all tests.
-const ON_REDIS: [(&str, &str); 3] = [
-    ("idempotent-harness", "servers::"),
-    ("idempotent-redis", "conformance::by_the_servers_clock::"),
-    ("idempotent-redis", "native_comparison::"),
+/// The tests that run on servers that are not the system's: those about the behaviour of servers. `cargo xtask nightly` runs
+/// all suites.
+const ON_FLAVOURS: [(&str, &str, &[&Flavour]); 8] = [
+    ("idempotent-harness", "servers::", &[&REDIS, &VALKEY]),
+    ("idempotent-redis", "conformance::by_the_servers_clock::", &[&REDIS, &VALKEY]),
+    ("idempotent-redis", "native_comparison::", &[&REDIS, &VALKEY]),
+    ("idempotent-sqlx", "mysql::dialect::", &[&MARIADB, &MYSQL]),
+    ("idempotent-sqlx", "postgres::dialect::", &[&POSTGRES]),
+    ("idempotent-sqlx", "pooler::", &[&PGBOUNCER]),
+    ("idempotent-rabbitmq", "broker::subscriptions::", &[&RABBITMQ]),
+    ("idempotent-rabbitmq", "broker::delayed_retry::", &[&RABBITMQ]),
 ];
 
 fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error>> {
     let mut jobs = Vec::new();
-    for (package, filter) in ON_REDIS {
+    for (package, filter, flavours) in ON_FLAVOURS {
         let is_it = |binary: &&Binary| binary.package == package && binary.target == "suite";
         let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("nothing of {package} was built"))?;
-        for flavour in [&REDIS, &VALKEY] {
+        for flavour in flavours {
             let mut command = binary.command(libraries);
             command.arg(filter).envs([flavour.environment()?]);
             if flavour.name == VALKEY.name {
