@@ -103,22 +103,27 @@ impl<Db: DelayDb> DelayTable<Db> {
         vec![self.now(), self.now(), self.now(), SqlValue::from(&holder[..])]
     }
 
-    /// Takes due tasks in several steps, for a database whose updates neither return rows nor skip locked ones. A
-    /// task that an open transaction has cancelled must not block the others.
+    /// Takes due tasks in several steps, for a database whose updates neither return rows nor skip locked ones. Tasks
+    /// that another consumer is taking, or an open transaction has cancelled, must not block the others.
     async fn take_in_steps(&self, holder: &HolderToken, room: usize) -> Result<Vec<RowValues>, StoreError> {
         let statements = &self.0.statements;
         let numbers =
             |rows: Vec<RowValues>| rows.into_iter().map(|mut row| SqlValue::from(row.int())).collect::<Vec<_>>();
-        let planned = self.fetch(statements.__due(), vec![self.now(), limit(room)], "i").await?;
+        let planned = self.fetch(statements.__due(), vec![self.now(), limit(room * PLANNED)], "i").await?;
         if planned.is_empty() {
             return Ok(Vec::new());
         }
         let take = async |connection: &mut Db::Connection| {
             let mut transaction = connection.begin().await?;
-            let mut args = numbers(planned);
-            let text = statements.lock(args.len());
-            args.push(self.now());
-            let locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await?);
+            let mut locked = Vec::new();
+            for some in numbers(planned).chunks(room) {
+                let text = statements.lock(some.len());
+                let args = [some, &[self.now()]].concat();
+                locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await?);
+                if !locked.is_empty() {
+                    break;
+                }
+            }
             if locked.is_empty() {
                 return Ok(Vec::new());
             }
@@ -133,6 +138,9 @@ impl<Db: DelayDb> DelayTable<Db> {
         self.on_connection(take).await
     }
 }
+
+/// The number of times that a planned batch may be found locked by others, plus one.
+const PLANNED: usize = 4;
 
 fn limit(room: usize) -> SqlValue {
     SqlValue::from(i64::try_from(room).unwrap_or(i64::MAX))
