@@ -76,14 +76,50 @@ async fn only_deliveries_without_a_settlement_count() {
     let mut source = world.source().await;
     let settler = source.settler();
     world.send("1").await;
+    let mut deferrals = 0;
     for how in [retry(ms(1)), Settlement::GiveBack, retry(ms(1)), Settlement::GiveBack] {
         let held = one(&mut source).await;
         assert_eq!(held.0.delivered, Some(1), "a deferral must not use up `max_deliveries`");
+        assert_eq!(held.0.redelivered, deferrals > 0);
+        deferrals += 1;
         settle(&settler, &held, how).await;
     }
     drop(one(&mut source).await);
     let (delivery, _) = one(&mut source).await;
     assert_eq!((delivery.delivered, delivery.attempt), (Some(2), Some(2)), "as after a crash");
+}
+
+/// PGMQ counts whole seconds.
+#[tokio::test]
+async fn a_visibility_timeout_is_rounded_up() {
+    let world = World::new().await;
+    world.source().await;
+    for (timeout, seconds) in [(100_000, 100), (100_001, 101)] {
+        world.send("1").await;
+        let mut source = world.builder().visibility_timeout(ms(timeout)).connect().await.unwrap();
+        let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+        let before = world.number(now).await;
+        let _held = one(&mut source).await;
+        let until = world.number("SELECT (extract(epoch FROM max(vt)) * 1000)::int8 FROM pgmq.q_orders").await;
+        let range = before + seconds * 1_000..=world.number(now).await + seconds * 1_000;
+        assert!(range.contains(&until), "{timeout}: {until} in {range:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_source_leaves_no_task() {
+    let world = World::new().await;
+    world.source().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let mut source = world.source().await;
+    world.send("1").await;
+    let held = one(&mut source).await;
+    settle(&source.settler(), &held, Settlement::Ack).await;
+    assert!(tasks() > before);
+    source.close().await;
+    drop((source, held));
+    until("the tasks end", async || tasks() <= before).await;
 }
 
 #[tokio::test]

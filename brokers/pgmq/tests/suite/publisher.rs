@@ -93,6 +93,7 @@ async fn each_refusal_names_its_reason() {
     ] {
         let error = publish(&publisher, message).await.unwrap_err();
         assert!(error.kind() == PublishErrorKind::Refused && error.to_string().contains(part), "{error}");
+        assert!(error.to_string().contains("sending to the queue `"), "{error}");
     }
     let error = publish(&PgmqPublisher::new("amqp://localhost"), message("m")).await.unwrap_err();
     assert!(error.to_string().contains("pgmq://USER:PASSWORD@HOST:PORT/DATABASE"), "{error}");

@@ -31,7 +31,8 @@ async fn what_does_not_exist_is_named_with_its_remedy_and_created_on_request() {
         world.source().await;
     }
     existing(&world).connect().await.unwrap();
-    existing(&world).dead_letters("buried").declare().connect().await.unwrap();
+    let longest = existing(&world).visibility_timeout(ms(12 * 3_600_000)).poll(ms(60_000));
+    longest.dead_letters("buried").declare().connect().await.unwrap();
     assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 3);
 }
 
@@ -131,8 +132,15 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     }
     refused(builder(&"q".repeat(45)).connect().await, "`dead_letters` is `");
     refused(builder("Orders").dead_letters("orders").connect().await, "the queue itself");
-    refused(builder("orders").visibility_timeout(ms(999)).connect().await, "set it to 1 s to 12 h");
-    refused(builder("orders").poll(ms(9)).connect().await, "set it to 10 ms to 1 min");
+    for outside in [ms(999), ms(12 * 3_600_000 + 1)] {
+        refused(builder("orders").visibility_timeout(outside).connect().await, "set it to 1 s to 12 h");
+    }
+    for outside in [ms(9), ms(60_001)] {
+        refused(builder("orders").poll(outside).connect().await, "set it to 10 ms to 1 min");
+    }
+    let by_tls = format!("{}?sslmode=require", world.url());
+    let error = PgmqSource::connect(by_tls, "orders").await.map(drop).unwrap_err();
+    assert_eq!(error.to_string().contains("enable the feature `pgmq-tls`"), !cfg!(feature = "tls"), "{error}");
     for url in ["pgmq://", "amqp://localhost", "", "pgmq://ann:hush@[::1/shop"] {
         let error = PgmqSource::connect(url, "orders").await.map(drop).unwrap_err();
         assert!(error.to_string().contains("pgmq://USER:PASSWORD@HOST:PORT/DATABASE"), "{error}");
