@@ -48,6 +48,9 @@ impl TestSet {
     }
 }
 
+/// A browser reads the pages, which have no mutants.
+const WITHOUT_BROWSER: &[&str] = &["--test", "suite", "--", "--skip", "browser::"];
+
 /// The tests of the engine on the memory store, without tests that take seconds and tests of the test kit.
 const QUICK: &[&str] = &[
     "--no-default-features",
@@ -271,7 +274,11 @@ pub(super) const AREAS: [Area; 17] = [
             },
             TestSet { package: "idempotent-operate", arguments: SUITE },
         ],
-        slow_test_sets: &[],
+        // The two programs over the library.
+        slow_test_sets: &[
+            TestSet { package: "idempotent-cli", arguments: SUITE },
+            TestSet { package: "idempotent-console", arguments: WITHOUT_BROWSER },
+        ],
     },
     Area {
         name: "console",
@@ -280,8 +287,7 @@ pub(super) const AREAS: [Area; 17] = [
         left_out: &["assets.rs", "error.rs", "lib.rs", "pages", "random.rs"],
         test_sets: &[
             TestSet { package: "idempotent-console", arguments: UNIT },
-            // A browser reads the pages, which have no mutants.
-            TestSet { package: "idempotent-console", arguments: &["--test", "suite", "--", "--skip", "browser::"] },
+            TestSet { package: "idempotent-console", arguments: WITHOUT_BROWSER },
         ],
         slow_test_sets: &[],
     },
