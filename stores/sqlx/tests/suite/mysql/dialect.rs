@@ -1,5 +1,6 @@
 //! Behavior of MariaDB and MySQL only.
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use idempotent_core::{Claim, InFlight, Purge, ReleaseKind, Settled, Store, StoreErrorKind, Timestamp};
 use idempotent_harness::servers::MariaDbServer;
@@ -8,6 +9,7 @@ use idempotent_sqlx::{DelayTable, Enqueued, MySqlStore, Outbox, UniqueKeys};
 use idempotent_testkit::{Subject, conformance};
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};
+use tokio::sync::Barrier;
 
 use crate::mysql::fixture::{Place, sql};
 use crate::mysql::setup::refused;
@@ -159,6 +161,43 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
         other.execute("ROLLBACK").await.unwrap();
         assert!(matches!(store.claim(&claim).await.unwrap(), Claim::Acquired(_)));
     }
+}
+
+/// Prints how long 64 callers wait for the first claim of a key. `--nocapture` shows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_64_racers_for_a_new_key_one_is_granted_and_the_others_are_busy() {
+    let place = Place::new();
+    let pool = MySqlPoolOptions::new().max_connections(64).min_connections(64).connect(&place.url).await.unwrap();
+    let store = MySqlStore::on_pool(pool).table(&place.table).create(true).connect().await.unwrap();
+    let mut waits = Vec::new();
+    for round in 0..20 {
+        let key = key(&format!("race-{round}"));
+        let start = Arc::new(Barrier::new(64));
+        let racers: Vec<_> = (0..64)
+            .map(|racer| {
+                let (store, start, claim) = (store.clone(), start.clone(), request(&key, racer + 1));
+                tokio::spawn(async move {
+                    start.wait().await;
+                    let begin = Instant::now();
+                    (store.claim(&claim).await.unwrap(), begin.elapsed())
+                })
+            })
+            .collect();
+        let mut granted = 0;
+        for racer in racers {
+            let (claim, waited) = racer.await.unwrap();
+            match claim {
+                Claim::Acquired(_) => granted += 1,
+                Claim::InFlight(_) => {}
+                other => panic!("{other:?}"),
+            }
+            waits.push(waited);
+        }
+        assert_eq!(granted, 1);
+    }
+    waits.sort_unstable();
+    let at = |share: usize| waits[(waits.len() - 1) * share / 100];
+    println!("64 racers, 20 keys: median {:?}, p90 {:?}, p99 {:?}, longest {:?}", at(50), at(90), at(99), at(100));
 }
 
 #[tokio::test]
