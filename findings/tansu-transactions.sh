@@ -6,7 +6,7 @@
 #        the `transactional.id` of the first one fences it, so the commit of the first one is refused.
 # Seen:  the consumer gets the messages of an aborted transaction. It does not get those of an open one, until a second producer has begun,
 #        which ends the transaction of the first. The commit of the first producer is neither refused nor accepted: confluent-kafka
-#        has no answer within 10 s.
+#        sees its connection closed again and again, and gives up after 10 s.
 # Effect: a test of exactly-once processing on this broker proves less than it seems to. Deduplicate by a key of the message.
 set -euo pipefail
 folder=$(mktemp -d)
@@ -24,26 +24,28 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 server = {"bootstrap.servers": sys.argv[1]}
+admin = AdminClient(server)
 for attempt in range(50):
     try:
-        AdminClient(server).create_topics([NewTopic("t", 1, 1)])["t"].result(5)
+        admin.create_topics([NewTopic("one", 1, 1)])["one"].result(5)
         break
     except KafkaException:
         time.sleep(0.2)
+admin.create_topics([NewTopic("two", 1, 1)])["two"].result(5)
 
 def producer(name):
     opened = Producer({**server, "transactional.id": name})
     opened.init_transactions(10)
     return opened
 
-def send(opened, body):
+def send(opened, topic, body):
     opened.begin_transaction()
-    opened.produce("t", body)
+    opened.produce(topic, body)
     assert opened.flush(10) == 0
 
-def read():
-    reader = Consumer({**server, "group.id": "g", "isolation.level": "read_committed"})
-    reader.assign([TopicPartition("t", 0, 0)])
+def read(topic):
+    reader = Consumer({**server, "group.id": topic, "isolation.level": "read_committed"})
+    reader.assign([TopicPartition(topic, 0, 0)])
     bodies = []
     end = time.monotonic() + 5
     while time.monotonic() < end:
@@ -54,22 +56,23 @@ def read():
     return bodies
 
 aborting = producer("one")
-send(aborting, b"aborted")
+send(aborting, "one", b"aborted")
 aborting.abort_transaction(10)
-send(aborting, b"committed")
+send(aborting, "one", b"committed")
 aborting.commit_transaction(10)
+one = read("one")
 first = producer("two")
-send(first, b"open")
-before = read()
+send(first, "two", b"open")
+before = read("two")
 second = producer("two")
-after = read()
+after = read("two")
 try:
     first.commit_transaction(10)
     commit = "accepted"
 except KafkaException as error:
     commit = error.args[0].name()
-print("read_committed:", before, "after a second producer:", after, "commit of the first one:", commit)
-seen = [b"aborted", b"committed"]
-assert (before, after, commit) == (seen, [*seen, b"open"], "_TIMED_OUT"), (before, after, commit)
+print("read_committed:", one, before, "after a second producer:", after, "commit of the first one:", commit)
+seen = ([b"aborted", b"committed"], [], [b"open"], "_TIMED_OUT")
+assert (one, before, after, commit) == seen
 PY
-"$folder/env/bin/python" "$folder/probe.py" "127.0.0.1:$port" 2>"$folder/log"
+"$folder/env/bin/python" "$folder/probe.py" "127.0.0.1:$port"
