@@ -3,11 +3,12 @@
 //! One queue, filled before it is consumed, in several ways: by a bare client that acknowledges, and by the consumer
 //! runtime without keys, and with keys in memory and in Redis. Each figure is compared with that of the bare client in
 //! the same round, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios
-//! within a round.
+//! within a round. Deferrals are measured once, and need no comparison in a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod consumed;
 #[path = "../redis/cpu.rs"]
 mod cpu;
+mod deferrals;
 mod frames;
 mod queue;
 #[path = "../core/report.rs"]
@@ -39,10 +40,12 @@ fn main() {
     report.title();
     let case = "to bare";
     let wanted: Vec<_> = COMPARED.iter().filter(|(name, ..)| report.wants(name, case)).collect();
+    let rabbit = RabbitServer::start();
+    deferrals::take(&report, &rabbit);
     if wanted.is_empty() {
         return;
     }
-    let (rabbit, redis) = (RabbitServer::start(), RedisServer::start());
+    let redis = RedisServer::start();
     let place = Place::new(&rabbit, &redis);
     let ways = std::iter::once(Way::Bare).chain(wanted.iter().map(|(_, way, _)| *way)).collect();
     let rounds = Rounds::take(&report, &place, &redis, ways);
