@@ -27,7 +27,9 @@ pub fn take(report: &Report, rabbit: &RabbitServer) {
         let name_of_queue = format!("deferred.{name}");
         match runtime.block_on(rate(&rabbit.url(), queue, &name_of_queue, messages)) {
             Some(rate) => report.value((name, CASE, Some(PREFETCH)), "messages/s", rate, Goal::None),
-            None => println!("{name}: the broker does not delay messages; IDEMPOTENT_RABBITMQ_SBIN names one that does"),
+            None => {
+                println!("{name}: the broker does not delay messages; IDEMPOTENT_RABBITMQ_SBIN names one that does")
+            }
         }
     }
 }

@@ -350,8 +350,10 @@ impl QueueKind {
 async fn knows_delayed_retry(connection: &Connection) -> lapin::Result<bool> {
     let channel = connection.create_channel().await?;
     let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() };
-    let arguments =
-        Fields::from([("x-queue-type".to_owned(), "classic".into()), (DELAYED_RETRY_TYPE.to_owned(), "returned".into())]);
+    let arguments = Fields::from([
+        ("x-queue-type".to_owned(), "classic".into()),
+        (DELAYED_RETRY_TYPE.to_owned(), "returned".into()),
+    ]);
     match declare(&channel, "", options, field_table(&arguments)).await {
         Ok(declared) => {
             channel.queue_delete(declared.name().clone(), QueueDeleteOptions::default()).await.map(|_| false)

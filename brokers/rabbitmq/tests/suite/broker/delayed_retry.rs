@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use idempotent_core::{MemoryStore, Policy, Timestamp};
-use idempotent_mq::{HandlerResult, Retry, Settlement, SourceErrorKind};
-use idempotent_rabbitmq::{Queue, Topology};
+use idempotent_mq::{Delivery, HandlerResult, Retry, Settlement, SourceErrorKind};
+use idempotent_rabbitmq::{Queue, RabbitTag, Topology};
 use tokio::sync::Notify;
 
 use crate::broker::world::{Log, ManualSource, Process, SERVER, World, executor, ms, named};
@@ -40,37 +40,37 @@ async fn a_deferral_waits_in_the_queue_and_is_no_delivery_and_a_failed_run_is_a_
     let Some(queue) = delayed(&world).await else { return };
     let mut source = world.opened(queue.clone()).await;
     world.send(b"body", named("m").with_priority(3)).await;
-    let first = source.next().await;
+    let held = source.next().await;
     let deferred = Instant::now();
-    source.settle(&first, retry(1, 100)).await.unwrap();
-    // An answer that was lost on its way is given again.
-    source.settle(&first, retry(1, 100)).await.unwrap();
-    let again = source.next().await;
+    // A settlement that is repeated changes nothing.
+    source.settle(&held, retry(1, 100)).await.unwrap();
+    let held = settled(&mut source, held, retry(1, 100)).await;
     assert!(deferred.elapsed() >= ms(300), "after {:?}", deferred.elapsed());
-    assert_eq!((again.0.attempt, again.0.delivered, &again.0.body[..]), (Some(1), Some(1), &b"body"[..]));
+    assert_eq!((held.0.attempt, held.0.delivered, &held.0.body[..]), (Some(1), Some(1), &b"body"[..]));
     assert_eq!(world.consumers("delayed-retry.retry.100").await, None, "a copy");
     // A copy has the number of the attempt, and is deferred in the same way.
-    source.settle(&again, retry(2, 100)).await.unwrap();
+    let held = settled(&mut source, held, retry(2, 100)).await;
     assert!(world.consumers("delayed-retry.retry.100").await.is_some(), "no copy");
-    let copy = source.next().await;
-    source.settle(&copy, retry(2, 2_000)).await.unwrap();
-    let copy = source.next().await;
-    assert_eq!((copy.0.attempt, copy.0.delivered), (Some(2), Some(1)));
+    let held = settled(&mut source, held, retry(2, 2_000)).await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(2), Some(1)));
     assert_eq!(world.consumers("delayed-retry.retry.2000").await, None, "a copy");
     // The broker would deliver the message too early.
-    source.settle(&copy, retry(2, 2_500)).await.unwrap();
-    assert_eq!(world.count("delayed-retry.retry.3000").await, 1);
-    let copy = source.next().await;
+    let held = settled(&mut source, held, retry(2, 2_500)).await;
+    assert!(world.consumers("delayed-retry.retry.3000").await.is_some(), "no copy");
     // A crash is a delivery, and is not delayed.
-    drop(source);
-    drop(copy);
+    drop((source, held));
     let mut source = ManualSource(world.source_of(queue), world.queue.clone());
-    let crashed = source.next().await;
-    assert_eq!((crashed.0.attempt, crashed.0.delivered), (Some(2), Some(2)));
-    source.settle(&crashed, retry(2, 100)).await.unwrap();
-    let deferred = source.next().await;
-    assert_eq!(deferred.0.delivered, Some(2));
-    source.settle(&deferred, Settlement::Ack).await.unwrap();
+    let held = source.next().await;
+    assert_eq!((held.0.attempt, held.0.delivered), (Some(2), Some(2)));
+    let held = settled(&mut source, held, retry(2, 100)).await;
+    assert_eq!(held.0.delivered, Some(2));
+    source.settle(&held, Settlement::Ack).await.unwrap();
+}
+
+/// Settles a delivery, and returns the next one.
+async fn settled(source: &mut ManualSource, held: (Delivery, RabbitTag), how: Settlement) -> (Delivery, RabbitTag) {
+    source.settle(&held, how).await.unwrap();
+    source.next().await
 }
 
 #[tokio::test]

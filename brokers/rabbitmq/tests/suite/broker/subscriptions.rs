@@ -184,7 +184,9 @@ async fn the_order_survives_a_rolling_restart(queue: Queue, name: &str) {
         });
         // A store of its own, so that only the broker keeps the order.
         let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
-        Process::start(world.source_of(queue.clone()), "billing", &executor, handling, |b| b.concurrency(1).prefetch(10))
+        Process::start(world.source_of(queue.clone()), "billing", &executor, handling, |b| {
+            b.concurrency(1).prefetch(10)
+        })
     };
     let mut processes = VecDeque::new();
     for number in ["1", "2", "3"] {

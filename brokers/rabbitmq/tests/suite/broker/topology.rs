@@ -6,7 +6,7 @@ use idempotent_rabbitmq::{Exchange, FieldValue, Queue, RabbitPublisher, Route, T
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::broker::world::{SERVER, World, named, until, within};
+use crate::broker::world::{SERVER, World, ms, named, until, within};
 
 async fn declare(topology: &Topology) -> Result<(), SourceError> {
     within("a declaration", topology.declare(&SERVER.url())).await
