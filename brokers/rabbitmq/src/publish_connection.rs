@@ -49,7 +49,7 @@ pub(crate) enum PublishFailure {
     /// The broker has returned the message, although its queue exists. The error names the node that is down. Without
     /// an error, the queue is available again, or the broker did not respond in time.
     QueueDown(Option<lapin::Error>),
-    /// The broker rejected the message for now, for example because the queue is full.
+    /// The broker rejected the message for now, for example because the queue is full, or its node is down (RabbitMQ 4).
     Nacked,
     /// The channel or connection failed. The message may be stored, unless `is_final` holds for the error or the
     /// message is `unsent`.

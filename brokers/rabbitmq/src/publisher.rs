@@ -163,7 +163,7 @@ impl RabbitPublisher {
     /// # Errors
     /// The [`kind`](PublishError::kind) shows whether the message may be in a queue. A message that no queue is bound
     /// for is [`Refused`](idempotent_mq::PublishErrorKind::Refused). A message to a queue whose node is down is
-    /// [`Unsent`](idempotent_mq::PublishErrorKind::Unsent). The broker shows this difference only if the topic is a
+    /// [`Unsent`](idempotent_mq::PublishErrorKind::Unsent). RabbitMQ 3 shows this difference only if the topic is a
     /// queue: a message to an exchange whose queues are all down is refused.
     ///
     /// # Cancellation

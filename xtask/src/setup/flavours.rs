@@ -272,8 +272,11 @@ fn is_program(file: &Path) -> Result<bool, Box<dyn Error>> {
 fn rabbitmq(folder: &Path) -> Result<(), Box<dyn Error>> {
     let erlang = folder.join("usr/lib/erlang");
     let own = erlang.to_string_lossy().into_owned();
-    for script in ["bin/erl", "bin/start"] {
-        let script = erlang.join(script);
+    let runtime =
+        fs::read_dir(&erlang)?.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with("erts-"));
+    let runtime = runtime.ok_or("the package has no runtime of Erlang")?.path();
+    for script in [erlang.join("bin/erl"), erlang.join("bin/start"), runtime.join("bin/erl"), runtime.join("bin/start")]
+    {
         let text = fs::read_to_string(&script)?.replace("/usr/lib/erlang", &own);
         fs::write(&script, text)?;
     }

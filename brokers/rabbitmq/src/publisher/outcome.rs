@@ -62,9 +62,12 @@ impl KnownState {
             // The attempt before shows more than one that was cut short.
             AttemptOutcome::Unconnected { error: None, .. } if self.has_attempts() => return None,
             AttemptOutcome::Unconnected { text, error } => (text.into(), error, false),
-            AttemptOutcome::Failed(PublishFailure::Nacked) => {
-                ("the broker rejected the message for now, for example because the queue is full".into(), None, false)
-            }
+            AttemptOutcome::Failed(PublishFailure::Nacked) => (
+                "the broker rejected the message for now, for example because the queue is full or its node is down"
+                    .into(),
+                None,
+                false,
+            ),
             AttemptOutcome::Failed(PublishFailure::QueueDown(error)) => {
                 ("the broker returned the message, because the node of its queue is down".into(), error, false)
             }

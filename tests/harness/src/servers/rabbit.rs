@@ -225,7 +225,7 @@ impl RabbitServer {
     pub fn close_all_connections(&self) {
         // A connection may end by itself at the same time.
         self.eval(
-            "[catch rabbit_networking:close_connection(P, \"cut by a test\") || P <- rabbit_networking:connections_local()], \
+            "[catch rabbit_networking:close_connection(P, \"cut by a test\") || P <- rabbit_networking:local_connections()], \
              \"done\".",
         );
     }

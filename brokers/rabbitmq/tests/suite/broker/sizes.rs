@@ -166,15 +166,21 @@ struct BodyLimit;
 
 impl BodyLimit {
     async fn set(bytes: usize) -> Self {
-        let set = move || SERVER.eval(&format!("application:set_env(rabbit, max_message_size, {bytes}), \"done\"."));
-        tokio::task::spawn_blocking(set).await.unwrap();
+        tokio::task::spawn_blocking(move || Self::put(bytes)).await.unwrap();
         Self
+    }
+
+    fn put(bytes: usize) {
+        // RabbitMQ 4 reads the second place.
+        SERVER.eval(&format!(
+            "application:set_env(rabbit, max_message_size, {bytes}), persistent_term:put(max_message_size, {bytes}), \"done\"."
+        ));
     }
 }
 
 impl Drop for BodyLimit {
     fn drop(&mut self) {
-        SERVER.eval("application:set_env(rabbit, max_message_size, 134217728), \"done\".");
+        Self::put(16_777_216);
     }
 }
 
