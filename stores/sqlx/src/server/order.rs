@@ -5,7 +5,6 @@ use idempotent_core::{Key, OrderTablePage, StoreError, StoredOrderTable, Timesta
 
 use super::driver::Driver;
 use super::error::Phase;
-use super::refusal::Contention;
 use super::requests::BETWEEN;
 use super::runner::{StatementResult, settled};
 use super::statement::BoundStatement;
@@ -40,8 +39,7 @@ impl<D: Driver> ServerStore<D> {
             };
             match self.runner.execute(self.timed(put)).await? {
                 StatementResult::Done(written) => return Ok(written > 0),
-                StatementResult::Contended(Contention::Raced, _) => {}
-                StatementResult::Contended(Contention::Locked, _) => tokio::time::sleep(BETWEEN).await,
+                StatementResult::Contended(..) => tokio::time::sleep(BETWEEN).await,
             }
         }
         Err(answer::outrun())

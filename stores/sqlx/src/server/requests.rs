@@ -34,7 +34,7 @@ impl<D: Dialect> ServerStore<D> {
         }
         let mut look_first = self.recent_keys.expects_a_record(&request.key);
         let (mut busy, mut contended, begun) = (0, None, Instant::now());
-        for _ in 0..answer::TRIES {
+        for tries in (0..).take(answer::TRIES) {
             let put = match self.find_or_claim(request, std::mem::take(&mut look_first)).await? {
                 StatementResult::Done(Some(seen)) => {
                     let (answer, write) = decide(&seen, request);
@@ -58,6 +58,9 @@ impl<D: Dialect> ServerStore<D> {
                     return Ok(Claim::InFlight(InFlight::Busy));
                 }
                 tokio::time::sleep(BETWEEN).await;
+            } else {
+                // Above READ COMMITTED, many claims of one new key end in deadlocks until some of them pause.
+                tokio::time::sleep(BETWEEN * tries).await;
             }
         }
         Err(contended.unwrap_or_else(answer::outrun))

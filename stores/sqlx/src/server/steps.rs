@@ -5,7 +5,6 @@ use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StoreError, S
 use super::dialect::Dialect;
 use super::driver::{Connection, Driver};
 use super::error::Phase;
-use super::refusal::Contention;
 use super::requests::{BETWEEN, by_owner};
 use super::runner::{StatementResult, settled};
 use super::statement::{BoundStatement, Statement};
@@ -37,9 +36,8 @@ impl<D: Dialect> ServerStore<D> {
         for _ in 0..answer::TRIES {
             match self.runner.execute(self.timed(noting(&self.steps.note, held, step))).await? {
                 StatementResult::Done(1..) => return Ok(Settled::Done),
-                StatementResult::Contended(Contention::Raced, _) => {}
                 // A concurrent takeover or completion holds the lock.
-                StatementResult::Contended(Contention::Locked, _) => tokio::time::sleep(BETWEEN).await,
+                StatementResult::Contended(..) => tokio::time::sleep(BETWEEN).await,
                 // The step is recorded already, or the caller no longer holds the key.
                 StatementResult::Done(0) => {
                     return Ok(match self.holds(held).await? {
