@@ -2,11 +2,14 @@
 //!
 //! The broker blocks connections that publish while its memory or disk is short. On the connection of the subscription,
 //! the block would also stop all acknowledgements.
+use std::pin::pin;
 use std::sync::Arc;
 
 use lapin::{BasicProperties, Channel};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use crate::error::{ANSWER, no_answer};
 use crate::publish_connection::PublishFailure;
 use crate::settings::SourceSettings;
 use crate::shared_connection::SharedConnection;
@@ -70,9 +73,19 @@ impl CopyStore {
             if declared.is_recent(&step) {
                 return Ok(());
             }
-            match auxiliary {
-                AuxiliaryQueue::DeadLetters => queue.declare_dead(channel).await?,
-                AuxiliaryQueue::Retry(ms) => queue.declare_retry(channel, ms).await?,
+            let mut declaring = pin!(async {
+                match auxiliary {
+                    AuxiliaryQueue::DeadLetters => queue.declare_dead(channel).await,
+                    AuxiliaryQueue::Retry(ms) => queue.declare_retry(channel, ms).await,
+                }
+            });
+            loop {
+                match timeout(ANSWER, &mut declaring).await {
+                    Ok(answer) => break answer?,
+                    // An alarm stops declarations, too.
+                    Err(_) if self.connection.alarm.reason().is_some() => {}
+                    Err(_) => return Err(no_answer()),
+                }
             }
             declared.note(step.clone());
             Ok(())

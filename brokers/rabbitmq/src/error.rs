@@ -1,4 +1,6 @@
 //! Classification of the client's errors, and the errors of a source.
+use std::time::Duration;
+
 use idempotent_mq::{SourceError, SourceErrorKind};
 use lapin::ErrorKind;
 use lapin::protocol::AMQPErrorKind;
@@ -76,6 +78,24 @@ pub(crate) fn failure(text: &str, error: lapin::Error) -> SourceError {
 /// Creates the error of a connection attempt.
 pub(crate) fn unconnected(broker: &BrokerUrl, error: lapin::Error) -> SourceError {
     failure(&broker.explain(&error), error)
+}
+
+/// The maximum time for the answer to a request.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+
+/// Waits for the answer to a request. RabbitMQ 4.3 does not answer requests about a classic queue whose node is down, even
+/// after the node is back.
+///
+/// # Errors
+/// Those of the request, and `TimedOut` after [`ANSWER`].
+pub(crate) async fn answered<T>(request: impl Future<Output = lapin::Result<T>>) -> lapin::Result<T> {
+    tokio::time::timeout(ANSWER, request).await.unwrap_or_else(|_| Err(no_answer()))
+}
+
+/// Creates the error of a request without an answer.
+pub(crate) fn no_answer() -> lapin::Error {
+    let text = "no answer in time; check whether the node of the queue is running";
+    std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
 }
 
 pub(crate) fn transient(text: &str) -> SourceError {

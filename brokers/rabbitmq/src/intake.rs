@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::copies::CopyStore;
-use crate::error::failure;
+use crate::error::{answered, failure};
 use crate::retry_headers::RetryHeaders;
 use crate::session::{ConsumerSession, REQUEUE, connect, declare_queues};
 use crate::settings::SourceSettings;
@@ -55,8 +55,9 @@ impl SessionIntake {
             session.channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
             session.subscribe().await
         };
-        let consumer =
-            subscribe.await.map_err(|error| failure("subscribing to the queue failed; see the cause", error))?;
+        let consumer = answered(subscribe)
+            .await
+            .map_err(|error| failure("subscribing to the queue failed; see the cause", error))?;
         Ok(Self { session, consumer, end: None, subscribing: None, is_unproven: false })
     }
 
@@ -109,7 +110,7 @@ impl SessionIntake {
         let settings = &self.session.settings;
         warn!(target: "idempotent", broker = %settings.url, queue = settings.queue.name,
             "the broker cancelled the subscription; subscribing again");
-        let subscribe = || tokio::spawn(self.session.clone().subscribe_again());
+        let subscribe = || tokio::spawn(answered(self.session.clone().subscribe_again()));
         let subscribed = self.subscribing.get_or_insert_with(subscribe).await;
         self.subscribing = None;
         // The task fails without an error of the client if its runtime shuts down.
@@ -145,7 +146,7 @@ impl SessionIntake {
         }
         // An error means that the channel is closed, so the broker redelivers all its messages.
         let cancelled = self.session.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions::default());
-        if cancelled.await.is_err() {
+        if answered(cancelled).await.is_err() {
             return;
         }
         let mut rest = pin!(&mut self.consumer);

@@ -17,7 +17,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use tokio::sync::Semaphore;
 
-use crate::error::{is_final, is_node_down};
+use crate::error::{answered, is_final, is_node_down};
 use crate::frame_limit::FrameLimit;
 
 /// A connection with channels for publishing.
@@ -171,7 +171,7 @@ impl PublishConnection {
     /// difference, and closes the channel in both cases.
     async fn returned(&self, channel: Channel, queue: &str) -> PublishFailure {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        match channel.queue_declare(queue.into(), options, FieldTable::default()).await {
+        match answered(channel.queue_declare(queue.into(), options, FieldTable::default())).await {
             Ok(found) => {
                 self.idle().push(channel);
                 // A declaration ignores line breaks in the name, and an empty name is that of another queue.

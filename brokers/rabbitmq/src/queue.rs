@@ -7,7 +7,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection, Queue as Declared};
 
 use crate::SettingError;
-use crate::error::{failure, is_refused_for};
+use crate::error::{answered, failure, is_refused_for};
 use crate::field_value::{FieldValue, Fields, field_table};
 use crate::properties::MAX_SHORT_STRING;
 use crate::retry_levels::MAX_DELAY;
@@ -241,7 +241,7 @@ impl Queue {
             return Ok(());
         }
         let text = "checking whether the broker delays messages failed; see the cause";
-        match knows_delayed_retry(connection).await.map_err(|error| failure(text, error))? {
+        match answered(knows_delayed_retry(connection)).await.map_err(|error| failure(text, error))? {
             true => Ok(()),
             false => Err(SourceError::new(
                 SourceErrorKind::Fatal,

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::ack_batcher::AckBatcher;
 use crate::copies::CopyStore;
-use crate::error::{failure, unconnected};
+use crate::error::{answered, failure, unconnected};
 use crate::frame_limit::FrameLimit;
 use crate::settings::SourceSettings;
 
@@ -56,7 +56,7 @@ pub(crate) async fn declare_queues(settings: &SourceSettings, connection: &Conne
     };
     let text = "declaring the queue or its dead letter queue failed: the cause shows what differs or is missing; use the \
                 settings of the existing queue, or delete the queue";
-    declare.await.map_err(|error: lapin::Error| failure(text, error))
+    answered(declare).await.map_err(|error| failure(text, error))
 }
 
 impl ConsumerSession {

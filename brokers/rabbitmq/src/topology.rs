@@ -7,7 +7,7 @@ use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
 use crate::broker_url::BrokerUrl;
-use crate::error::{failure, is_not_found, unconnected};
+use crate::error::{answered, failure, is_not_found, unconnected};
 use crate::field_value::{FieldValue, Fields, field_table};
 use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
@@ -128,15 +128,19 @@ impl Topology {
         };
         let (connection, channel) = connect.await.map_err(|error| unconnected(&url, error))?;
         for exchange in &self.exchanges {
-            exchange.declare(&channel).await.map_err(|error| not_declared("exchange", &exchange.name, error))?;
+            answered(exchange.declare(&channel))
+                .await
+                .map_err(|error| not_declared("exchange", &exchange.name, error))?;
         }
         for queue in &self.queues {
             queue.check_support(&connection).await?;
-            queue.declare(&channel).await.map_err(|error| not_declared("queue", &queue.name, error))?;
-            queue.declare_dead(&channel).await.map_err(|error| not_declared("queue", &queue.dead_name(), error))?;
+            answered(queue.declare(&channel)).await.map_err(|error| not_declared("queue", &queue.name, error))?;
+            answered(queue.declare_dead(&channel))
+                .await
+                .map_err(|error| not_declared("queue", &queue.dead_name(), error))?;
         }
         for binding in &self.bindings {
-            binding.declare(&channel).await.map_err(|error| binding.not_bound(error))?;
+            answered(binding.declare(&channel)).await.map_err(|error| binding.not_bound(error))?;
         }
         Ok(())
     }
