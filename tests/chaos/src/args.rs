@@ -26,10 +26,9 @@ are killed, stopped and disconnected. Then the faults end, and all deliveries mu
 of the run, which is written to FILE.
 
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
-  nats, pgmq, rabbitmq, rabbitmq-delayed-retry, redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
+  nats, pgmq, rabbitmq, rabbitmq-delayed-retry (RabbitMQ 4.3), redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
                   checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed.
-                  rabbitmq-delayed-retry needs RabbitMQ 4.3, named by IDEMPOTENT_RABBITMQ_SBIN
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
   postgres        effect and record are written in one transaction (inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once

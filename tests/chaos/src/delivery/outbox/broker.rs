@@ -139,7 +139,7 @@ impl Broker {
                 let server = tokio::task::spawn_blocking(RabbitServer::start).await;
                 let server = Arc::new(server.context("RabbitMQ does not start")?);
                 let proxy = Proxy::start(&server.address()).await;
-                rabbit::declare(&server, false).await.context("RabbitMQ does not get ready")?;
+                rabbit::declare(&server).await.context("RabbitMQ does not get ready")?;
                 let by_proxy = kind.address(&server.url().replace(&server.address(), &proxy.address()));
                 Ok(Started { broker: Self::Rabbitmq(server.clone()), by_proxy, server: (server, proxy) })
             }

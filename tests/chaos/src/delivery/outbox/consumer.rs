@@ -49,7 +49,7 @@ async fn consume_from<Db: Statements>(context: &Arc<ProcessContext>, stop: Stop)
     let (broker, url) = OutboxBroker::of(&context.start.broker)?;
     match broker {
         OutboxBroker::Delay => run::<Db, _>(DelaySource::new(&broker::queue(url).await), context, stop).await,
-        OutboxBroker::Rabbitmq => run::<Db, _>(rabbit::source(url, false)?, context, stop).await,
+        OutboxBroker::Rabbitmq => run::<Db, _>(rabbit::source(url)?, context, stop).await,
         OutboxBroker::Streams => run::<Db, _>(streams::source(url).await, context, stop).await,
         #[cfg(feature = "rocketmq")]
         OutboxBroker::Rocketmq => run::<Db, _>(rocket::source(url)?, context, stop).await,
