@@ -76,12 +76,11 @@ async fn only_deliveries_without_a_settlement_count() {
     let mut source = world.source().await;
     let settler = source.settler();
     world.send("1").await;
-    let mut deferrals = 0;
-    for how in [retry(ms(1)), Settlement::GiveBack, retry(ms(1)), Settlement::GiveBack] {
+    let hows = [retry(ms(1)), Settlement::GiveBack, retry(ms(1)), Settlement::GiveBack];
+    for (deferrals, how) in hows.into_iter().enumerate() {
         let held = one(&mut source).await;
         assert_eq!(held.0.delivered, Some(1), "a deferral must not use up `max_deliveries`");
         assert_eq!(held.0.redelivered, deferrals > 0);
-        deferrals += 1;
         settle(&settler, &held, how).await;
     }
     drop(one(&mut source).await);
