@@ -44,7 +44,7 @@ async fn rate(url: &str, queue: Queue, name: &str, messages: usize) -> Option<f6
     let publisher = RabbitPublisher::builder(url).build().unwrap();
     let sent: Vec<_> = (0..messages).map(|number| OutboundMessage::new(name, number.to_string(), body())).collect();
     for some in sent.chunks(1_000) {
-        publisher.publish(some).await.into_iter().for_each(|published| drop(published.unwrap()));
+        Publish::publish(&publisher, some).await.into_iter().for_each(|published| drop(published.unwrap()));
     }
     let (settler, mut retry) = (source.settler(), Retry::after(DELAY, Timestamp(0)));
     retry.attempt = 1;
