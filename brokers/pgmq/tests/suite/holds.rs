@@ -106,22 +106,6 @@ async fn a_visibility_timeout_is_rounded_up() {
 }
 
 #[tokio::test]
-async fn a_dropped_source_leaves_no_task() {
-    let world = World::new().await;
-    world.source().await;
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let before = tasks();
-    let mut source = world.source().await;
-    world.send("1").await;
-    let held = one(&mut source).await;
-    settle(&source.settler(), &held, Settlement::Ack).await;
-    assert!(tasks() > before);
-    source.close().await;
-    drop((source, held));
-    until("the tasks end", async || tasks() <= before).await;
-}
-
-#[tokio::test]
 async fn two_consumers_share_the_messages_and_none_arrives_twice() {
     let world = World::new().await;
     // Long enough that a busy machine takes no message over.

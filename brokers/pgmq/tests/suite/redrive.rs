@@ -6,7 +6,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, Stored
 use idempotent_pgmq::PgmqDeadLetters;
 use sqlx::Row;
 
-use crate::world::{World, ms, one, retry, settle, until};
+use crate::world::{World, ms, one, retry, settle};
 
 impl World {
     pub(crate) fn letters(&self) -> PgmqDeadLetters {
@@ -24,21 +24,6 @@ impl World {
         }
         source.close().await;
     }
-}
-
-#[tokio::test]
-async fn closed_letters_hold_no_connection_and_are_read_from_where_they_were() {
-    let world = World::new().await;
-    world.bury(&["1", "2"]).await;
-    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    until("the source is gone", async || world.number(others).await == 0).await;
-    let mut letters = world.letters();
-    assert_eq!(letters.count().await.unwrap(), 2);
-    letters.next().await.unwrap().unwrap();
-    assert!(world.number(others).await > 0);
-    letters.close().await;
-    until("no connection", async || world.number(others).await == 0).await;
-    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"2");
 }
 
 #[tokio::test]
