@@ -87,7 +87,7 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// after the node is back.
 ///
 /// # Errors
-/// Those of the request, and `TimedOut` after [`ANSWER`].
+/// Returns the errors of the request, and `TimedOut` after [`ANSWER`].
 pub(crate) async fn answered<T>(request: impl Future<Output = lapin::Result<T>>) -> lapin::Result<T> {
     tokio::time::timeout(ANSWER, request).await.unwrap_or_else(|_| Err(no_answer()))
 }

@@ -138,7 +138,7 @@ impl Queue {
     /// queue and RabbitMQ 4.3 or later.
     ///
     /// The broker delivers the message again after `min`. After failed deliveries, such as a crash of a consumer, the
-    /// delay is `min` for each of them, and at most `max`. A deferral of more than `max` is a copy, and so is each retry
+    /// delay is `min` times their number, and at most `max`. A deferral of more than `max` is a copy, and so is each retry
     /// after a failed run, since only a copy can store the number of the attempt. A message that a stopping consumer
     /// gives back waits, too. The broker's count `messages` includes waiting messages, and `messages_ready` does not.
     /// An `expiration` counts from the last delivery, since a deferral stores nothing with the message.

@@ -153,7 +153,6 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
             play if play.starts_with("kafka") => Environment::Kafka,
             play if play.starts_with("rocketmq") => Environment::RocketMq,
             play if play.starts_with("sqs") => Environment::Sqs,
-            play if play.starts_with("rabbitmq-delayed-retry") => Environment::Flavour(&RABBITMQ),
             _ => Environment::Plain,
         };
         stage
@@ -166,6 +165,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         ("delay-table --store mariadb", &MYSQL),
         ("postgres", &POSTGRES),
         ("rabbitmq --store redis", &RABBITMQ),
+        ("rabbitmq-delayed-retry --store redis", &RABBITMQ),
         ("outbox --store postgres --broker rabbitmq", &RABBITMQ),
         ("redis --topology cluster", &VALKEY),
     ] {
@@ -189,7 +189,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 40] = [
+const CHAOS: [&str; 39] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -202,7 +202,6 @@ const CHAOS: [&str; 40] = [
     "inbox-mariadb",
     "rabbitmq --store redis",
     "rabbitmq --store sqlite",
-    "rabbitmq-delayed-retry --store redis",
     "redis-streams --store redis",
     "redis-streams --store sqlite",
     "nats --store redis",
