@@ -109,7 +109,7 @@ impl PgmqSourceBuilder {
         self.check_settings(&queue, &dead)?;
         let connections = Arc::new(Connections::new(&self.server)?);
         let opening = |error| failure(&format!("opening the queue `{queue}`"), &error);
-        pooler::check(&connections).await.map_err(opening)?;
+        let is_lent = pooler::check(&connections).await.map_err(opening)?;
         if self.declares {
             create(&connections, &queue).await?;
             create(&connections, &dead).await?;
@@ -117,7 +117,8 @@ impl PgmqSourceBuilder {
         let notifies = check(&connections, &queue).await?;
         check(&connections, &dead).await?;
         let mut wakeups = Wakeups::new(self.poll);
-        if notifies {
+        // A pooler would leave the channel to other clients of the server connection.
+        if notifies && !is_lent {
             wakeups.listen(connections.options.clone(), queue.channel());
         }
         let statements = Statements::new(&queue, &dead, self.archives);

@@ -1,4 +1,4 @@
-//! Detection of a pooler that loses prepared statements.
+//! Detection of a pooler that assigns server connections for one transaction.
 //!
 //! A pooler that assigns a server connection for one transaction, such as PgBouncer in transaction mode, sends the statements of one
 //! client to several server connections. There, a prepared statement is missing, or another client has prepared a different
@@ -15,6 +15,8 @@ use crate::error::QueryError;
 /// give both clients the same server connection in this order.
 const ORDER: [usize; 8] = [0, 1, 1, 0, 0, 0, 1, 0];
 
+/// Returns true if a pooler assigns server connections for one transaction. No notification arrives through it.
+///
 /// Checks that a statement which one client has prepared remains the statement of this client.
 ///
 /// # Errors
@@ -23,31 +25,35 @@ const ORDER: [usize; 8] = [0, 1, 1, 0, 0, 0, 1, 0];
 ///
 /// # Cancellation
 /// The connections are closed.
-pub(crate) async fn check(connections: &Connections) -> Result<(), QueryError> {
+pub(crate) async fn check(connections: &Connections) -> Result<bool, QueryError> {
     let mut first = connections.connect().await?;
     // The statements of the source report a limit of connections.
-    let Ok(mut second) = connections.connect().await else { return Ok(()) };
+    let Ok(mut second) = connections.connect().await else { return Ok(false) };
     // A session pooler that has no other server connection lets the second client wait.
-    if let Ok(checked) = timeout(ANSWER, compare(connections, [&mut first, &mut second])).await {
-        checked?;
-        connections.keep(first);
-    }
-    Ok(())
+    let Ok(checked) = timeout(ANSWER, compare(connections, [&mut first, &mut second])).await else { return Ok(false) };
+    let is_lent = checked?;
+    connections.keep(first);
+    Ok(is_lent)
 }
 
-async fn compare(connections: &Connections, clients: [&mut PgConnection; 2]) -> Result<(), QueryError> {
+async fn compare(connections: &Connections, clients: [&mut PgConnection; 2]) -> Result<bool, QueryError> {
+    let mut processes = [None; 2];
+    let mut is_lent = false;
     for (client, added) in ORDER.map(|client| (client, i32::from(client == 1))) {
         // sqlx numbers the statements of each connection, so both texts have the same name.
-        let statement = sqlx::query(AssertSqlSafe(format!("SELECT $1::int4 + {added}"))).bind(10);
-        let sum = statement.fetch_one(&mut *clients[client]).await.and_then(|row: PgRow| row.try_get::<i32, _>(0));
-        match sum {
-            Ok(sum) if sum == 10 + added => {}
+        let statement = sqlx::query(AssertSqlSafe(format!("SELECT $1::int4 + {added}, pg_backend_pid()"))).bind(10);
+        let row = statement.fetch_one(&mut *clients[client]).await;
+        match row.and_then(|row: PgRow| Ok((row.try_get::<i32, _>(0)?, row.try_get::<i32, _>(1)?))) {
+            Ok((sum, process)) if sum == 10 + added => {
+                let last = processes[client].replace(process);
+                is_lent |= last.is_some_and(|last| last != process) || processes[0] == processes[1];
+            }
             Ok(_) => return Err(QueryError::Pooled),
             Err(error) if is_of_another_statement(&error) => return Err(QueryError::Pooled),
             Err(error) => return Err(connections.unconnected(error)),
         }
     }
-    Ok(())
+    Ok(is_lent)
 }
 
 /// Returns true for the errors of a statement that is missing, exists already, or has other parameters or columns.

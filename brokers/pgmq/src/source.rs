@@ -126,6 +126,7 @@ impl fmt::Debug for PgmqSource {
         f.debug_struct("PgmqSource")
             .field("queue", &self.settler.queue)
             .field("visibility_timeout", &self.settler.visibility)
+            .field("listens", &self.wakeups.listens())
             .finish_non_exhaustive()
     }
 }

@@ -39,6 +39,11 @@ impl Wakeups {
         self.listener = Some(Listener { notified, task });
     }
 
+    /// Returns true if a notification ends a pause.
+    pub(crate) fn listens(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Waits until the source should look for messages.
     ///
     /// # Cancellation

@@ -51,10 +51,10 @@ use crate::server::{
 ///
 /// # Poolers
 /// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared
-/// statements: use 1.21 or later with `max_prepared_statements=100` or more. [`connect`](Self::connect) detects the pooling mode over
-/// two connections and refuses an unsafe pooler; the error names the remedy. Notifications do not pass through a transaction
-/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `connect` refuses this setting with a
-/// transaction pooler. Migrate over a direct connection.
+/// statements. 1.24 and later do so by default; 1.21 to 1.23 need `max_prepared_statements=100` or more.
+/// [`connect`](Self::connect) detects the pooling mode over two connections and refuses an unsafe pooler; the error names the
+/// remedy. Notifications do not pass through a transaction pooler, so waiting runs poll every 50 ms. Never set
+/// `statement-cache-capacity=0`: `connect` refuses this setting with a transaction pooler. Migrate over a direct connection.
 ///
 /// An open asks for two sessions for a moment. If a pooler has only one left, the open waits 5 s for the second and then skips the
 /// detection.

@@ -63,12 +63,12 @@ async fn a_source_works_with_the_only_server_connection_of_a_session_pooler() {
     assert_eq!(world.open().await, 0);
 }
 
-/// PgBouncer 1.21 and later keeps prepared statements. `cargo xtask nightly` runs this test on 1.24. An older version is used with
-/// session pooling.
+/// PgBouncer 1.24 and later keeps prepared statements by default. `cargo xtask nightly` runs this test on such a version. An older
+/// one is used with session pooling.
 #[tokio::test]
 async fn sources_of_several_queues_share_the_connections_of_a_pooler_that_keeps_prepared_statements() {
     let world = Arc::new(World::new().await);
-    let kept = format!("{TRANSACTION}max_prepared_statements = 100\ndefault_pool_size = 3\n");
+    let kept = format!("{TRANSACTION}default_pool_size = 3\n");
     let is_kept = PgBouncer::keeps_prepared_statements();
     let (_pooler, url) = pooler(&world, if is_kept { &kept } else { "pool_mode = session\n" }).await;
     let queues = ["orders", "payments", "refunds", "parcels"].map(|queue| {
@@ -78,6 +78,33 @@ async fn sources_of_several_queues_share_the_connections_of_a_pooler_that_keeps_
     for queue in queues {
         queue.await.unwrap();
     }
+}
+
+/// PgBouncer would pass `LISTEN` on, and the channel would stay with a server connection that other clients use next.
+#[tokio::test]
+async fn a_source_polls_behind_a_transaction_pooler_and_listens_behind_a_session_pooler() {
+    let world = World::new().await;
+    drop(world.source().await);
+    world.execute("SELECT pgmq.enable_notify_insert('orders')").await;
+    let (session, kept) = ("pool_mode = session\n", TRANSACTION);
+    let more = if PgBouncer::keeps_prepared_statements() { (kept, false) } else { (session, true) };
+    for (settings, listens) in [(session, true), more] {
+        let (_pooler, url) = pooler(&world, settings).await;
+        let mut source = PgmqSource::connect(url, "orders").await.unwrap();
+        assert!(format!("{source:?}").contains(&format!("listens: {listens}")), "{settings}: {source:?}");
+        world.send("17").await;
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::Ack).await;
+    }
+}
+
+#[tokio::test]
+async fn a_startup_parameter_that_a_pooler_refuses_is_named_with_the_remedy() {
+    let world = World::new().await;
+    let (_pooler, url) = pooler(&world, "pool_mode = session").await;
+    let url = format!("{url}?options[statement_timeout]=5000");
+    let error = PgmqSource::connect(url, "orders").await.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("remove `options`"), "{error}");
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use super::{PostgresServer, or_panic};
 /// The environment variable that names the program to start instead of `pgbouncer`: a path or a name on the `PATH`.
 pub const PGBOUNCER: &str = "IDEMPOTENT_PGBOUNCER";
 
-/// The first version that keeps named prepared statements in transaction mode.
-const PREPARES: (u32, u32) = (1, 21);
+/// The first version that keeps named prepared statements in transaction mode by default.
+const PREPARES: (u32, u32) = (1, 24);
 
 /// A private PgBouncer for all databases of one [`PostgresServer`]. The bouncer asks for no password. Dropping the value
 /// stops the process and removes its folder.
@@ -42,7 +42,7 @@ impl PgBouncer {
         or_panic(Daemon::start(Bouncer { program: program(), settings }, "pgbouncer").map(Self))
     }
 
-    /// Returns true if this version keeps named prepared statements in transaction mode: 1.21 and later.
+    /// Returns true if this version keeps named prepared statements in transaction mode by default: 1.24 and later.
     ///
     /// # Panics
     /// If the program does not report its version.

@@ -79,7 +79,7 @@ async fn a_pooler_that_lends_connections_is_a_warning() {
     let store = place.open().await;
     expect(&store.check().await.unwrap(), "pooler", Severity::Ok, &[]);
     if PgBouncer::keeps_prepared_statements() {
-        let pooler = PgBouncer::start(server(), "pool_mode = transaction\nmax_prepared_statements = 100\n");
+        let pooler = PgBouncer::start(server(), "pool_mode = transaction\n");
         let lent = PostgresStore::builder(pooler.url_of("postgres")).table(&place.table).connect().await.unwrap();
         expect(&lent.check().await.unwrap(), "pooler", Severity::Warn, &["poll every 50 ms", "direct"]);
     }

@@ -17,11 +17,10 @@ const TRANSACTION: &str = "pool_mode = transaction\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 const REMEDY: &[&str] = &["max_prepared_statements", "pool_mode=session", "directly"];
 
-/// Returns a pooler that keeps prepared statements: by transaction where this version can, by session otherwise.
+/// Returns a pooler that keeps prepared statements: by transaction where this is the default, by session otherwise.
 fn safe() -> (PgBouncer, bool) {
     let by_transaction = PgBouncer::keeps_prepared_statements();
-    let prepared = format!("{TRANSACTION}max_prepared_statements = 100\n");
-    (PgBouncer::start(server(), if by_transaction { &prepared } else { "pool_mode = session\n" }), by_transaction)
+    (PgBouncer::start(server(), if by_transaction { TRANSACTION } else { "pool_mode = session\n" }), by_transaction)
 }
 
 /// Two poolers that lose prepared statements: one lends the last connection first, one lends connections in turn.
@@ -60,6 +59,20 @@ async fn statements_that_are_never_cached_are_refused_only_with_a_pooler() {
         let open = uncached(&pooler.url_of("postgres")).connect().await;
         refused(open, StoreErrorKind::Schema, &["statement-cache-capacity=0", "remove"]);
     }
+}
+
+/// A pool of the caller sends the parameter, unless its options are without it.
+#[tokio::test]
+async fn a_startup_parameter_that_a_pooler_refuses_is_named_with_the_remedy() {
+    let (pooler, _) = safe();
+    let pool = || PgPool::connect_lazy(&pooler.url_of("postgres")).unwrap();
+    let remedy = &["unsupported startup parameter", "extra_float_digits(None)", "ignore_startup_parameters"];
+    refused(PostgresStore::on_pool(pool()).create(true).connect().await, StoreErrorKind::Denied, remedy);
+    refused(Outbox::builder(pool()).create(true).open().await, StoreErrorKind::Denied, remedy);
+    refused(DelayTable::builder(pool()).create(true).open().await, StoreErrorKind::Denied, remedy);
+    let options: PgConnectOptions = pooler.url_of("postgres").parse().unwrap();
+    let pool = PgPool::connect_lazy_with(options.extra_float_digits(None));
+    PostgresStore::on_pool(pool).table(&Place::new().table).create(true).connect().await.unwrap();
 }
 
 #[tokio::test]
