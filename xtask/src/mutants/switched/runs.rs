@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::rewrite::Id;
+use crate::tools::target;
 
 /// The time limit between the ends of two tests. A test takes some seconds on an idle machine, unless the mutant waits
 /// forever.
@@ -26,6 +27,8 @@ const RUNS: usize = 6;
 pub(super) struct TestProgram {
     path: PathBuf,
     folder: PathBuf,
+    /// The target folder of the workspace, which contains servers that `cargo xtask setup` unpacks.
+    target: PathBuf,
     tests: Vec<Test>,
 }
 
@@ -51,7 +54,8 @@ impl TestProgram {
             Command::new(path).args(arguments).args(["--list", "--format", "terse"]).current_dir(folder).output()?;
         let list = String::from_utf8(list.stdout)?;
         let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-        let mut program = Self { path: path.to_owned(), folder: folder.to_owned(), tests: Vec::new() };
+        let mut program =
+            Self { path: path.to_owned(), folder: folder.to_owned(), target: target()?, tests: Vec::new() };
         let observe = |nth: usize, name: &&str| {
             let note = notes.join(format!("reached-{nth}"));
             let _ = fs::remove_file(&note);
@@ -83,7 +87,7 @@ impl TestProgram {
     fn command(&self) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{LIMITS}; exec \"$0\" \"$@\"")]).arg(&self.path);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_TARGET_DIR", &self.target);
         command
     }
 }
