@@ -4,6 +4,7 @@
 //! without them), in the same database, measured in the same run, in alternating order, so that a busy machine slows
 //! down both. Databases wait for the disk on every commit. Ratios are medians of the ratios within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+mod backlog;
 mod batches;
 mod by_hand;
 mod cases;
@@ -43,6 +44,7 @@ fn main() {
         if wanted(&report, "mariadb") {
             let server = idempotent_harness::servers::MariaDbServer::start_durable();
             all(&report, &mariadb::side(&server).await).await;
+            backlog::all(&report, &server).await;
         }
         if wanted(&report, "sqlite") {
             let folder = tempfile::tempdir().unwrap();
@@ -54,8 +56,10 @@ fn main() {
 /// Returns whether the server or file is needed.
 fn wanted(report: &Report, store: &str) -> bool {
     let of_all = [cases::FRESH, cases::DUPLICATE, cases::CACHED, batches::CASE, journal::CASE, purge::CASE];
+    let of_mariadb = [backlog::TASKS, backlog::MESSAGES];
     let of_postgres = [inbox::TO_HAND, inbox::TO_NONE, inbox::EXECUTED];
     let cases = of_all.iter().chain(of_postgres.iter().filter(|_| store == "postgres"));
+    let cases = cases.chain(of_mariadb.iter().filter(|_| store == "mariadb"));
     cases.into_iter().any(|case| report.wants(store, case))
 }
 

@@ -95,6 +95,15 @@ async fn without_a_user_nothing_is_shown() {
 }
 
 #[tokio::test]
+async fn only_a_person_who_opens_a_page_is_sent_to_the_login() {
+    let site = with_tokens().await;
+    assert_eq!(site.get("", "/overview").await.location(), "login");
+    assert_eq!(site.post("", "/plan", &[]).await.status, StatusCode::UNAUTHORIZED);
+    let program = request("GET", "", "/overview").header("accept", "application/json").body(Body::empty()).unwrap();
+    assert_eq!(site.send(program).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
 async fn forms_of_other_sites_and_without_their_token_are_refused() {
     let site = Site::new().await;
     let entry = site.get("ann:operator", "/dead").await.inputs("entry").remove(0);

@@ -1,8 +1,14 @@
 //! Changes by plans and tasks.
-use http::StatusCode;
-use idempotent_core::StateKind;
+use std::sync::Arc;
 
-use crate::site::Site;
+use http::StatusCode;
+use idempotent::mq::{DeadLetter, DeadLetters, OutboundMessage, SourceError, StoredLetter};
+use idempotent_console::{Access, OutboxAccess, PooledOutbox};
+use idempotent_core::StateKind;
+use idempotent_sqlx::sqlx::sqlite::SqlitePoolOptions;
+use idempotent_sqlx::{DelayTable, Outbox, OutboxStatus, ScheduledTask};
+
+use crate::site::{Site, bury, bury_as, store, user_of};
 
 const ANN: &str = "ann:admin";
 const WHY: [(&str, &str); 1] = [("reason", "stock corrected")];
@@ -92,12 +98,158 @@ async fn a_plan_needs_a_reason_a_known_action_and_well_formed_entries() {
 async fn more_than_a_hundred_entries_need_their_number() {
     let site = Site::new().await;
     let entry = dead(&site).await.remove(0);
+    let hundred = site.plan(ANN, "release", &vec![entry.clone(); 100]).await;
+    assert!(hundred.inputs("plan").len() == 1 && !hundred.body.contains("name=\"count\""), "{}", hundred.body);
+    site.apply(ANN, &hundred, &WHY).await;
+    let entry = dead(&site).await.remove(0);
     let plan = site.plan(ANN, "forget", &vec![entry; 101]).await;
+    assert!(plan.body.contains("name=\"count\""), "{}", plan.body);
     let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
     let fields = [("token", token.as_str()), ("plan", id.as_str()), WHY[0]];
     assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::BAD_REQUEST);
     let task = site.apply(ANN, &plan, &[WHY[0], ("count", "101")]).await;
     assert_eq!((task.body.matches(">done<").count(), task.body.matches(">changed: vacant<").count()), (1, 100));
+}
+
+#[tokio::test]
+async fn numbers_of_entries_lengths_of_reasons_and_rates_end_at_their_limits() {
+    let site = Site::new().await;
+    let entry = dead(&site).await.remove(0);
+    for (entries, status) in [(1_000, StatusCode::OK), (1_001, StatusCode::BAD_REQUEST)] {
+        assert_eq!(site.plan(ANN, "forget", &vec![entry.clone(); entries]).await.status, status, "{entries}");
+    }
+    let plan = site.plan(ANN, "forget", &[entry]).await;
+    let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
+    let [longest, too_long] = [4_096, 4_097].map(|length| "x".repeat(length));
+    for (reason, rate, status) in [
+        (&too_long, "1000", StatusCode::BAD_REQUEST),
+        (&longest, "1001", StatusCode::BAD_REQUEST),
+        (&longest, "1000", StatusCode::SEE_OTHER),
+    ] {
+        let fields = [("token", token.as_str()), ("plan", id.as_str()), ("reason", reason.as_str()), ("rate", rate)];
+        assert_eq!(site.post(ANN, "/apply", &fields).await.status, status, "{} {rate}", reason.len());
+    }
+}
+
+#[tokio::test]
+async fn keys_are_freed_by_a_redrive_that_asks_for_it_only() {
+    let site = Site::new().await;
+    let keys = dead(&site).await;
+    let seen: Vec<_> = site.get_keys().await;
+    let letter = |entry: &str| {
+        let (key, fencing) = seen.iter().find(|(key, _)| entry.split_once(' ').unwrap().1 == key.as_str()).unwrap();
+        let mut letter = DeadLetter::because("no stock", idempotent::Timestamp(9));
+        letter.id = Some(format!("{key}:{fencing}"));
+        letter
+    };
+    let frees = [WHY[0], ("let_go", "1")];
+    for (id, key, action, asks, is_freed) in [
+        ("m-3", 0, "redrive", &WHY[..], false),
+        ("m-4", 1, "discard", &frees, false),
+        ("m-5", 0, "redrive", &frees, true),
+    ] {
+        bury_as(&site.queue, id, letter(&keys[key])).await;
+        let entry = site.get(ANN, "/dead-letters?read=1").await.inputs("entry").pop().unwrap();
+        let plan = site.plan(ANN, action, &[entry]).await;
+        assert_eq!(plan.body.contains("name=\"let_go\""), action == "redrive", "{}", plan.body);
+        let task = site.apply(ANN, &plan, asks).await;
+        assert!(task.body.contains(">done"), "{}", task.body);
+        assert_eq!(task.body.contains("the key can be claimed"), is_freed, "{}", task.body);
+        assert_eq!(state(&site, &keys[key]).await == Some(StateKind::Vacant), is_freed, "{id}");
+    }
+}
+
+/// Letters that another reader holds.
+#[derive(Debug)]
+struct Held;
+
+#[async_trait::async_trait]
+impl DeadLetters for Held {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        Ok(1)
+    }
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        Ok(None)
+    }
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_another_reader_holds_is_not_called_gone() {
+    let site = Site::with(store(0, 0).await, |builder| {
+        builder
+            .access(Access::from_request(user_of))
+            .queue("held", || async { Ok::<_, String>(Box::new(Held) as Box<_>) })
+    })
+    .await;
+    let entries = site.get(ANN, "/dead-letters?read=1").await.inputs("entry");
+    let plan = site.plan_on("held", ANN, "redrive", &entries[..1]).await;
+    let task = site.apply(ANN, &plan, &WHY).await;
+    assert!(task.body.contains(">not read: another reader may hold it<"), "{}", task.body);
+}
+
+#[tokio::test]
+async fn a_cancelled_task_puts_back_no_more_letters() {
+    let site = Site::new().await;
+    for number in 3..60 {
+        bury(&site.queue, &format!("m-{number}"), "no stock").await;
+    }
+    let entries = site.get(ANN, "/dead-letters?read=1").await.inputs("entry");
+    let plan = site.plan(ANN, "redrive", &entries).await;
+    let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
+    let fields = [("token", token.as_str()), ("plan", id.as_str()), WHY[0], ("rate", "1")];
+    assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::SEE_OTHER);
+    let cancelled = site.post(ANN, "/cancel", &[("token", &token), ("id", &id)]).await;
+    assert_eq!((cancelled.status, cancelled.location()), (StatusCode::SEE_OTHER, &*format!("task?id={id}")));
+    // A second request starts nothing, and waits for the end.
+    let task = site.apply(ANN, &plan, &WHY).await;
+    assert!(task.body.contains("cancelled") && site.queue.pending() < 50, "{}", task.body);
+}
+
+#[tokio::test]
+async fn selected_messages_of_an_outbox_are_resent_or_voided_and_no_other() {
+    let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
+    let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    for id in ["p-1", "p-2", "p-3"] {
+        outbox.enqueue(&mut transaction, &OutboundMessage::new("payments", id, "secret")).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let tasks = DelayTable::builder(pool.clone()).create(true).open().await.unwrap();
+    tasks.put(&ScheduledTask::after("limit", std::time::Duration::ZERO, "secret")).await.unwrap();
+    let access = Arc::new(PooledOutbox::new(outbox, pool));
+    let site = Site::with(store(0, 0).await, |builder| {
+        builder
+            .access(Access::from_request(user_of))
+            .outbox("payments", access.clone())
+            .delay("limits", Arc::new(tasks))
+    })
+    .await;
+    let overview = site.get(ANN, "/overview").await.body;
+    assert!(overview.contains("Outbox payments") && overview.contains("Delay queue limits"), "{overview}");
+    assert!(overview.contains("<dt>ready</dt><dd>1</dd>"), "{overview}");
+    assert_eq!(site.get(ANN, "/outbox").await.inputs("entry"), ["p-1", "p-2", "p-3"]);
+    for (action, id) in [("void", "p-1"), ("resend", "p-2")] {
+        let plan = site.plan_on("payments", ANN, action, &[id.to_owned()]).await;
+        assert_eq!(site.plan_on("none", ANN, action, &[id.to_owned()]).await.status, StatusCode::NOT_FOUND);
+        let task = site.apply(ANN, &plan, &WHY).await;
+        assert!(task.body.contains(">done<"), "{}", task.body);
+        let (record, _) = access.inspect(id).await.unwrap().unwrap();
+        assert_eq!(record.status == OutboxStatus::Void, action == "void");
+        let changes = access.audit(id).await.unwrap();
+        assert_eq!((changes.len(), &*changes[0].reason), (1, "stock corrected"), "{action}");
+    }
+    let absent = site.plan_on("payments", ANN, "void", &["p-4".to_owned()]).await;
+    assert!(site.apply(ANN, &absent, &WHY).await.body.contains(">failed: "));
+    let changed = |action: &str, outcome: &str| ("ann".to_owned(), action.to_owned(), outcome.to_owned());
+    let audited = site.audited();
+    assert_eq!(audited[..2], [changed("void", "done"), changed("resend", "done")]);
+    assert!(audited.len() == 3 && audited[2].2.starts_with("failed: "), "{audited:?}");
 }
 
 #[tokio::test]

@@ -167,6 +167,11 @@ async fn programs_get_the_same_data_as_json() {
             assert_eq!(json["keys"].as_array().unwrap().len(), 2);
             assert!(json["keys"][0]["fencing"].is_u64());
         }
+        if page == "overview" {
+            let counts = json["stores"][0]["counts"].as_array().unwrap().iter().map(|count| &count[1]);
+            let counts: Vec<u64> = counts.map(|count| count.as_str().unwrap().parse().unwrap()).collect();
+            assert_eq!((counts[..2].to_vec(), counts[2] + counts[3]), (vec![0, 0], 2), "{json}");
+        }
     }
 }
 

@@ -52,7 +52,7 @@ impl Answer {
 }
 
 /// Returns the user of the header `x-user`, such as `ann:operator`.
-fn user_of(parts: &Parts) -> Option<User> {
+pub(crate) fn user_of(parts: &Parts) -> Option<User> {
     let (name, role) = parts.headers.get("x-user")?.to_str().ok()?.split_once(':')?;
     let role = [Role::Viewer, Role::Operator, Role::Admin].into_iter().find(|known| known.name() == role)?;
     Some(User::new(name, role))
@@ -86,11 +86,15 @@ pub(crate) async fn queue(reasons: &[&'static str]) -> MemoryQueue {
 
 /// Adds a dead letter of the message with this id.
 pub(crate) async fn bury(queue: &MemoryQueue, id: &str, reason: &'static str) {
+    bury_as(queue, id, DeadLetter::because(reason, idempotent::Timestamp(9))).await;
+}
+
+/// Adds this dead letter of the message with this id.
+pub(crate) async fn bury_as(queue: &MemoryQueue, id: &str, letter: DeadLetter) {
     let mut source = queue.source();
     queue.send_delivery(Delivery::new(Position::of(ORDERS), b"{\"secret\": 17}".to_vec()).id(id));
     let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { unreachable!() };
-    let letter = Settlement::DeadLetter(DeadLetter::because(reason, idempotent::Timestamp(9)));
-    source.settler().settle(&taken[0].0, &taken[0].1, &letter).await.unwrap();
+    source.settler().settle(&taken[0].0, &taken[0].1, &Settlement::DeadLetter(letter)).await.unwrap();
 }
 
 impl Site {
@@ -106,7 +110,7 @@ impl Site {
             let letters = MemoryDeadLetters::new(&letters);
             async { Ok::<_, String>(Box::new(letters) as Box<_>) }
         };
-        let builder = Console::builder().store(ORDERS, store.clone()).queue(ORDERS, open);
+        let builder = Console::builder().store(ORDERS, store.clone()).queue_with_store(ORDERS, open, store.clone());
         let builder = change(builder.audit_file(audit.path()).unwrap());
         let console = builder.build().unwrap();
         Self { router: console.router(), console, store, queue, audit }
@@ -133,8 +137,13 @@ impl Site {
 
     /// Plans an action on entries, and returns the page of the plan.
     pub(crate) async fn plan(&self, user: &str, action: &str, entries: &[String]) -> Answer {
+        self.plan_on(ORDERS, user, action, entries).await
+    }
+
+    /// Plans an action on entries of this target, and returns the page of the plan.
+    pub(crate) async fn plan_on(&self, target: &str, user: &str, action: &str, entries: &[String]) -> Answer {
         let token = self.token(user).await;
-        let mut fields = vec![("token", token.as_str()), ("target", ORDERS), ("action", action)];
+        let mut fields = vec![("token", token.as_str()), ("target", target), ("action", action)];
         fields.extend(entries.iter().map(|entry| ("entry", entry.as_str())));
         self.post(user, "/plan", &fields).await
     }
