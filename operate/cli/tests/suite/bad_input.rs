@@ -1,8 +1,8 @@
 //! Bad input: each error names the input, the rule and the remedy, and no output contains a password.
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::sqlite::file;
-use crate::support::{key, ran, run};
+use crate::support::{bare, command, key, ran, run};
 
 #[test]
 fn each_bad_argument_is_refused_with_its_rule() {
@@ -50,8 +50,7 @@ fn each_bad_store_is_refused_without_its_password() {
         assert!(ran.code == code && ran.err.contains(text), "{store}: {ran:?}");
         assert!(!format!("{ran:?}").contains("hunter2"), "{ran:?}");
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    let missing = ran(command.env_clear().arg("list").output().unwrap());
+    let missing = ran(bare(env!("CARGO_BIN_EXE_idempotent")).arg("list").output().unwrap());
     assert!(missing.code == 2 && missing.err.contains("set IDEMPOTENT_STORE, or pass --store URL"), "{missing:?}");
 }
 
@@ -80,8 +79,7 @@ fn the_most_detailed_log_contains_no_password_of_a_url() {
 fn closed(store: &str, arguments: &[&str], is_stdout: bool) -> std::process::Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
+    let mut command = command(store, arguments);
     match is_stdout {
         true => command.stdout(writer).stderr(Stdio::piped()),
         false => command.stdout(Stdio::piped()).stderr(writer),
@@ -174,8 +172,7 @@ fn options(help: &str) -> Vec<&str> {
 
 #[test]
 fn help_completions_and_the_manual_are_printed_without_a_store() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    let help = ran(command.env_clear().arg("--help").output().unwrap());
+    let help = ran(bare(env!("CARGO_BIN_EXE_idempotent")).arg("--help").output().unwrap());
     assert!(help.code == 0 && help.out.contains("idempotent list --orphaned"), "{help:?}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completions = run("", &["completions", shell]);

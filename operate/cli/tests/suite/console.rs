@@ -1,7 +1,7 @@
 //! The command `console`: its start, its login, and its targets.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use idempotent::Outbox;
 use idempotent::delay::DelayTable;
@@ -9,7 +9,7 @@ use idempotent::mq::OutboundMessage;
 use idempotent::sqlx::SqlitePool;
 use tempfile::TempDir;
 
-use crate::support::{fill, key, run};
+use crate::support::{command, fill, key, run};
 
 /// A running console.
 struct Console {
@@ -36,9 +36,7 @@ struct Answer {
 
 impl Console {
     fn start(store: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-        command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann");
-        command.args(["console", "--bind", "127.0.0.1:0"]).args(arguments).stdin(Stdio::null());
+        let mut command = command(store, &[&["console", "--bind", "127.0.0.1:0"], arguments].concat());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

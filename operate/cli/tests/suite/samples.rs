@@ -1,16 +1,15 @@
 //! The command lines of the deployment samples, run with URLs of servers that refuse connections.
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use idempotent_deploy_samples::processes;
 
-use crate::support::ran;
+use crate::support::{bare, ran};
 
 /// Returns the exit code of a command line, and what it printed.
 fn exit(arguments: &[String]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    let ran = ran(command.env_clear().args(arguments).stdin(Stdio::null()).output().unwrap());
+    let ran = ran(bare(env!("CARGO_BIN_EXE_idempotent")).args(arguments).stdin(Stdio::null()).output().unwrap());
     (ran.code, format!("{}{}", ran.out, ran.err))
 }
 

@@ -1,5 +1,5 @@
 //! Inspection over an SQLite file.
-use crate::support::{done, fill, key, run};
+use crate::support::{command, done, fill, key, run};
 
 /// Creates a file with the records of [`fill`], and returns its folder and URL.
 pub(crate) async fn file() -> (tempfile::TempDir, String) {
@@ -152,16 +152,14 @@ async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_
 async fn a_reader_that_closes_stdout_ends_a_listing_and_a_count_quietly() {
     let (_folder, url) = file().await;
     for arguments in [&["list"][..], &["list", "--limit", "1"], &["count"], &["count", "-o", "table"]] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_idempotent"));
-        command.env_clear().env("IDEMPOTENT_STORE", &url).args(arguments);
+        let mut command = command(&url, arguments);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());
         assert!(ended.code == 0 && ended.err.is_empty(), "{arguments:?}: {ended:?}");
     }
     // A cursor alone, on the next line of a page without keys.
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    command.env_clear().env("IDEMPOTENT_STORE", &url).args(["list", "--orphaned", "--budget", "1"]);
+    let mut command = command(&url, &["list", "--orphaned", "--budget", "1"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());

@@ -15,11 +15,24 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// Runs the command line with a store and arguments, without a terminal and without settings of the environment.
+/// Returns a command without the environment of the user. What `cargo xtask mutants` sets remains.
+pub(crate) fn bare(program: &str) -> Command {
+    let mutants = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MUTANT"));
+    let mut command = Command::new(program);
+    command.env_clear().envs(mutants);
+    command
+}
+
+/// Returns the command line with a store and arguments, without a terminal and without settings of the environment.
+pub(crate) fn command(store: &str, arguments: &[&str]) -> Command {
+    let mut command = bare(env!("CARGO_BIN_EXE_idempotent"));
+    command.env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the command line with a store and arguments.
 pub(crate) fn run(store: &str, arguments: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
-    ran(command.output().unwrap())
+    ran(command(store, arguments).output().unwrap())
 }
 
 pub(crate) fn ran(output: Output) -> Ran {

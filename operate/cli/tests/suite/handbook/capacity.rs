@@ -1,9 +1,9 @@
 //! The plans in the guide `capacity`, compared with the output of the program.
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::support::ran;
+use crate::support::{bare, ran};
 
 /// Returns the guide with the output of each command in its console blocks, and the number of commands.
 fn with_outputs(guide: &str) -> (String, usize) {
@@ -30,8 +30,8 @@ fn output(command: &str) -> String {
     assert!(command.starts_with("idempotent plan "), "{command}");
     let program = Path::new(env!("CARGO_BIN_EXE_idempotent"));
     let path = std::env::var("PATH").unwrap();
-    let mut shell = Command::new("sh");
-    shell.env_clear().env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
+    let mut shell = bare("sh");
+    shell.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
     shell.env("IDEMPOTENT_OUTPUT", "table").stdin(Stdio::null()).args(["-c", command]);
     let ran = ran(shell.output().unwrap());
     assert_eq!(ran.code, 0, "{command}: {ran:?}");

@@ -1,9 +1,9 @@
 //! The run of a section's commands on a prepared incident.
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::handbook::guide::sections;
-use crate::support::{Ran, ran};
+use crate::support::{Ran, bare, ran};
 
 /// An incident that a section of a guide describes, with the values of the placeholders in its commands.
 ///
@@ -50,8 +50,8 @@ impl Incident {
         let line = self.values.iter().fold(command.to_owned(), fill);
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_idempotent"));
         let path = std::env::var("PATH").unwrap();
-        let mut shell = Command::new("sh");
-        shell.env_clear().env("PATH", format!("{}:{path}", program.parent().unwrap().display())).env("USER", "ann");
+        let mut shell = bare("sh");
+        shell.env("PATH", format!("{}:{path}", program.parent().unwrap().display())).env("USER", "ann");
         shell.envs(&self.environment).stdin(Stdio::null()).args(["-c", &format!("{line}{more}")]);
         ran(shell.output().unwrap())
     }
