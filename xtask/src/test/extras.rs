@@ -83,10 +83,6 @@ fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error
         for flavour in flavours {
             let mut command = binary.command(libraries);
             command.arg(filter).envs([flavour.environment()?]);
-            if flavour.name == VALKEY.name {
-                // The time of Valkey 9.1.2 does not follow the clock of the harness. The cause is not known.
-                command.args(["--skip", "a_shifted_clock"]);
-            }
             jobs.push(Job { title: format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?), command });
         }
     }

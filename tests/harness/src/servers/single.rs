@@ -3,6 +3,7 @@ use std::fs;
 use std::io;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::builder::{RedisBuilder, name};
 use super::clock;
@@ -217,6 +218,8 @@ impl RedisServer {
     pub fn shift_clock(&self, seconds: f64) {
         assert!(self.builder.has_clock(), "started without `faketime()`");
         or_panic(clock::shift(&self.folder, seconds));
+        // Valkey 9.1 reads the clock once in a millisecond.
+        std::thread::sleep(Duration::from_millis(2));
     }
 
     fn try_connect(&self) -> io::Result<Connection> {
