@@ -71,14 +71,7 @@ async fn checked(global: &GlobalOptions, backend: Backend, target: &Target) -> a
         let now = store_time(&*target.store, Some(&global.namespace)).await?;
         let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         let apart = here.abs_diff(now.0 / 1_000_000);
-        let severity = match apart {
-            _ if apart >= APART[1] => Severity::Fail,
-            _ if apart > APART[0] => Severity::Warn,
-            _ => Severity::Ok,
-        };
-        let text =
-            format!("{apart} s apart from this machine; leases use the store's clock, so synchronize the clocks");
-        let text = if severity == Severity::Ok { "within a second of this machine".to_owned() } else { text };
+        let (severity, text) = clock(apart);
         findings.push(finding(severity, "clock", text));
     }
     let mut filter = KeyFilter::default();
@@ -97,6 +90,17 @@ async fn checked(global: &GlobalOptions, backend: Backend, target: &Target) -> a
     Ok(findings)
 }
 
+/// Returns the finding for clocks that are this many seconds apart.
+fn clock(apart: u64) -> (Severity, String) {
+    let severity = match apart {
+        _ if apart <= APART[0] => return (Severity::Ok, "within a second of this machine".to_owned()),
+        _ if apart < APART[1] => Severity::Warn,
+        _ => Severity::Fail,
+    };
+    let why = "leases use the store's clock, so synchronize the clocks";
+    (severity, format!("{apart} s apart from this machine; {why}"))
+}
+
 fn print(format: Format, findings: &[Finding]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for finding in findings {
@@ -113,4 +117,22 @@ fn print(format: Format, findings: &[Finding]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_are_apart_are_a_warning_and_from_five_minutes_a_failure() {
+        for (apart, severity, text) in [
+            (1, Severity::Ok, "within a second"),
+            (2, Severity::Warn, "2 s apart"),
+            (299, Severity::Warn, "299 s apart"),
+            (300, Severity::Fail, "300 s apart"),
+        ] {
+            let (found, told) = clock(apart);
+            assert!(found == severity && told.starts_with(text), "{apart}: {found:?} {told}");
+        }
+    }
 }

@@ -73,7 +73,8 @@ async fn show(global: &GlobalOptions, arguments: &KeyArguments) -> anyhow::Resul
     let call = blocking_call(&*target.store, &summary).await?;
     output::stream(output::format(global.output), &summary, call.as_ref())?;
     if let Some(next) = summary.next {
-        output::note(advice(&summary, call.map(|call| call.state), next));
+        let call = summary.blocked_by.as_deref().zip(call.map(|call| call.state));
+        output::note(advice(next, summary.blocked_by_number, call));
     }
     Ok(())
 }
@@ -88,14 +89,14 @@ async fn blocking_call(store: &dyn Store, stream: &StreamSummary) -> anyhow::Res
     Ok(Some(call))
 }
 
-/// Returns the next step for a stream whose number `next` waits.
-fn advice(summary: &StreamSummary, state: Option<&str>, next: u64) -> String {
-    let is = |name: StateName| state == Some(name.text());
-    match (summary.blocked_by_number, summary.blocked_by.as_deref()) {
+/// Returns the next step for a stream whose number `next` waits: for a number, or for a call with its key and state.
+fn advice(next: u64, number: Option<u64>, call: Option<(&str, &str)>) -> String {
+    let is = |name: StateName| call.is_some_and(|(_, state)| state == name.text());
+    match (number, call) {
         (Some(number), _) => {
             format!("number {next} waits for number {number}, which was not delivered: send its message")
         }
-        (None, Some(key)) if is(StateName::Failed) || is(StateName::Dead) => {
+        (None, Some((key, _))) if is(StateName::Failed) || is(StateName::Dead) => {
             format!("`idempotent forget '{key}'` makes the call claimable, so that its next delivery runs")
         }
         (None, Some(_)) if is(StateName::Consuming) => format!("number {next} waits for a call that is running"),
@@ -103,5 +104,22 @@ fn advice(summary: &StreamSummary, state: Option<&str>, next: u64) -> String {
             format!("number {next} waits for the next delivery of that call")
         }
         _ => format!("number {next} runs with its next delivery"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_for_each_state_of_the_blocking_call_is_its_own() {
+        let call = |state: StateName| advice(8, None, Some(("k", state.text())));
+        assert_eq!(advice(8, Some(7), None), "number 8 waits for number 7, which was not delivered: send its message");
+        let forget = "`idempotent forget 'k'` makes the call claimable, so that its next delivery runs";
+        assert_eq!([call(StateName::Failed), call(StateName::Dead)], [forget; 2]);
+        assert_eq!(call(StateName::Consuming), "number 8 waits for a call that is running");
+        assert_eq!(call(StateName::Vacant), "number 8 waits for the next delivery of that call");
+        let runs = "number 8 runs with its next delivery";
+        assert_eq!([call(StateName::Consumed), advice(8, None, None)], [runs; 2]);
     }
 }

@@ -196,3 +196,20 @@ pub(crate) fn code(kind: OutboxErrorKind) -> Option<Exit> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_caller_can_correct_has_an_exit_code() {
+        for (kind, exit) in [
+            (OutboxErrorKind::NotFound, Some(Exit::Absent)),
+            (OutboxErrorKind::Invalid, Some(Exit::Usage)),
+            (OutboxErrorKind::Conflict, Some(Exit::Refused)),
+            (OutboxErrorKind::Database, None),
+        ] {
+            assert_eq!(code(kind), exit, "{kind:?}");
+        }
+    }
+}

@@ -63,7 +63,7 @@ async fn observed(global: &GlobalOptions, from: &str) -> anyhow::Result<Observed
         Failure::NotFound(format!("{name} has no consumed record in the namespace `{}`", global.namespace))
     })?;
     let mut load = sample.workload(memory.keys);
-    load.resident = (memory.resident_bytes as f64 / memory.used_bytes.max(1) as f64).clamp(1.0, 100.0);
+    load.resident = resident(memory.resident_bytes, memory.used_bytes);
     let age = u64::try_from(sample.age.as_millis()).unwrap_or(u64::MAX);
     let note = format!(
         "{name} has {} keys in {:.1} MB used and {:.1} MB resident; the oldest of {} sampled records is {} old",
@@ -79,4 +79,21 @@ async fn observed(global: &GlobalOptions, from: &str) -> anyhow::Result<Observed
 #[cfg(not(feature = "redis"))]
 async fn observed(_: &GlobalOptions, _: &str) -> anyhow::Result<Observed> {
     Err(Failure::Usage("this program was built without Redis, which --from reads".into()).into())
+}
+
+/// Returns the resident memory for each used byte, 1 to 100 as in a plan.
+#[cfg(feature = "redis")]
+fn resident(resident: u64, used: u64) -> f64 {
+    (resident as f64 / used.max(1) as f64).clamp(1.0, 100.0)
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::resident;
+
+    #[test]
+    fn the_resident_memory_is_a_multiple_of_the_used_one() {
+        let factors = [(300, 200), (100, 200), (300, 0), (1, 0)].map(|(bytes, used)| resident(bytes, used));
+        assert_eq!(factors.map(|factor| (factor * 10.0).round()), [15.0, 10.0, 1_000.0, 10.0]);
+    }
 }

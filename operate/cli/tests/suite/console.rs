@@ -83,6 +83,7 @@ impl Console {
 
 fn cookie(answer: &Answer) -> String {
     let line = answer.text.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(!line.contains("Secure"), "a browser would not return it over HTTP: {line}");
     line.split(';').next().unwrap().to_owned()
 }
 

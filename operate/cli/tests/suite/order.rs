@@ -75,6 +75,7 @@ fn are_listed(url: &str) {
     assert_eq!(next(&["--all"]), [(None, Some(2)), (Some(1), Some(2)), (Some(7), None)]);
     assert_eq!(next(&["--limit", "1"]).len(), 1);
     assert!(list(&["--limit", "1"]).err.contains("raise --limit or --budget"));
+    assert!(!list(&["--limit", "2"]).err.contains("raise"));
     assert!(next(&["--all", "--budget", "1"]).len() == 1 && list(&["--budget", "1"]).err.contains("--budget"));
     let table = list(&["-o", "table"]).out;
     assert!(table.contains("number 1, not delivered") && table.contains(&key("bob", 1)), "{table}");
@@ -92,6 +93,27 @@ async fn streams_in_sqlite_are_listed_and_shown() {
     fill(&idempotent::connect(&url).await.unwrap()).await;
     are_shown(&url);
     are_listed(&url);
+}
+
+#[tokio::test]
+async fn more_streams_than_a_page_has_are_listed_up_to_the_limit_and_unreadable_ones_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let executor = Executor::new(idempotent::connect(&url).await.unwrap());
+    for stream in 0..1_001 {
+        executor.register(&Identity::new(Scene::Mq, "points", &stream), [1, 2]).await.unwrap();
+    }
+    let list = |limit: &str| run(&url, &["order", "list", "--all", "--limit", limit]);
+    let [all, cut] = ["1100", "1000"].map(list);
+    assert!(all.code == 0 && all.out.lines().count() == 1_001 && !all.err.contains("raise"), "{}", all.err);
+    assert!(cut.out.lines().count() == 1_000 && cut.err.contains("raise"), "{}", cut.err);
+    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let damage =
+        "UPDATE idempotent_record_lines SET line = X'00' WHERE id IN (SELECT id FROM idempotent_record_lines LIMIT 2)";
+    sqlx::query(damage).execute(&database).await.unwrap();
+    database.close().await;
+    let damaged = list("1100");
+    assert!(damaged.code != 0 && damaged.err.contains("2 streams have no readable order table"), "{}", damaged.err);
 }
 
 #[tokio::test]

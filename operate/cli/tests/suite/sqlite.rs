@@ -112,6 +112,8 @@ async fn a_long_count_prints_its_progress_unless_it_is_quiet() {
     assert_eq!(noted.err.matches(" records so far").count(), 2, "{}", noted.err);
     assert!(noted.err.contains("50000 records so far") && quiet.err.is_empty(), "{} {}", noted.err, quiet.err);
     assert!(noted.out.contains("\"examined\":120004") && noted.out == quiet.out, "{}", noted.out);
+    let part = count(&["--budget", "70000"]);
+    assert!(part.out.contains("\"exact\":false,\"examined\":70000"), "{}", part.out);
 }
 
 /// Damages the record of `lost`.
@@ -146,6 +148,13 @@ async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_
     assert_eq!(done(&url, &["list", "--state", "unreadable", "-o", "key"]).trim_end(), key("lost"));
     let counts: serde_json::Value = serde_json::from_str(&done(&url, &["count"])).unwrap();
     assert_eq!(counts["counts"], serde_json::json!({ "consuming": 1, "dead": 1, "unreadable": 1 }));
+}
+
+#[tokio::test]
+async fn a_page_ends_at_its_limit_and_names_the_next_one() {
+    let (_folder, url) = file().await;
+    let page = done(&url, &["list", "--limit", "1"]);
+    assert!(page.lines().count() == 2 && page.lines().nth(1).unwrap().contains("\"next\":"), "{page}");
 }
 
 #[tokio::test]

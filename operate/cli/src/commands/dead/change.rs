@@ -200,30 +200,32 @@ fn print(
     is_dry_run: bool,
 ) -> anyhow::Result<()> {
     output::letters(format, letters.iter().map(|(letter, outcome)| (letter, Some(outcome.as_str()))))?;
-    let RedriveSummary { skipped, gone, passed_by, .. } = summary;
     if summary.unread > 0 {
         let why = "another reader holds them; close it, and repeat the command";
         output::note(format_args!("{} counted letters could not be read: {why}", summary.unread));
     }
+    Ok(writeln!(io::stdout().lock(), "{}", totals(format, change, summary, is_dry_run))?)
+}
+
+/// Returns the last line of the output.
+fn totals(format: Format, change: LetterChange, summary: &RedriveSummary, is_dry_run: bool) -> String {
+    let RedriveSummary { skipped, gone, passed_by, .. } = summary;
     let (count, name, done) = match change {
         LetterChange::Redrive if is_dry_run => (summary.put_back, "put_back", "would be put back"),
         LetterChange::Redrive => (summary.put_back, "put_back", "put back"),
         LetterChange::Discard if is_dry_run => (summary.discarded, "discarded", "would be removed"),
         LetterChange::Discard => (summary.discarded, "discarded", "removed"),
     };
-    let mut out = io::stdout().lock();
     if format == Format::Jsonl {
         let failed = summary.failed.as_ref().map(ToString::to_string);
         let counts = serde_json::json!({
             (name): count, "skipped": skipped, "gone": gone, "passed_by": passed_by, "unread": summary.unread,
             "failed": failed, "stopped": summary.is_stopped,
         });
-        writeln!(out, "{counts}")?;
-    } else {
-        let passed_by = if *passed_by > 0 { format!(", {passed_by} passed by") } else { String::new() };
-        writeln!(out, "{count} {done}, {skipped} skipped by the conditions, {gone} gone{passed_by}")?;
+        return counts.to_string();
     }
-    Ok(())
+    let passed_by = if *passed_by > 0 { format!(", {passed_by} passed by") } else { String::new() };
+    format!("{count} {done}, {skipped} skipped by the conditions, {gone} gone{passed_by}")
 }
 
 #[cfg(test)]
@@ -237,8 +239,11 @@ mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command, DeadCommand};
 
-    /// Three letters, of which the first one is refused.
-    struct Letters(u32);
+    /// Three letters, of which the first one is refused. Another reader holds the last ones.
+    struct Letters {
+        read: u32,
+        readable: u32,
+    }
 
     #[async_trait]
     impl DeadLetters for Letters {
@@ -247,13 +252,16 @@ mod tests {
         }
 
         async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-            self.0 += 1;
+            if self.read == self.readable {
+                return Ok(None);
+            }
+            self.read += 1;
             let delivery = Delivery::new(Position::of("orders"), Vec::new());
-            Ok(Some(StoredLetter::at(self.0, delivery, Some(DeadLetter::because("no stock", Timestamp(9))))))
+            Ok(Some(StoredLetter::at(self.read, delivery, Some(DeadLetter::because("no stock", Timestamp(9))))))
         }
 
         async fn put_back(&mut self) -> Result<bool, SourceError> {
-            match self.0 {
+            match self.read {
                 1 => Err(SourceError::new(SourceErrorKind::Refused, "the queue is unknown")),
                 _ => Ok(true),
             }
@@ -264,10 +272,10 @@ mod tests {
         }
     }
 
-    async fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    async fn run(readable: u32, arguments: &[&str]) -> anyhow::Result<()> {
         let common = ["--queue", "amqp://localhost", "--name", "orders", "--by", "ann", "--reason", "why", "--yes"];
         let arguments = Arguments::try_parse_from([&["idempotent", "dead"], arguments, &common].concat()).unwrap();
-        let mut queue = Queue { letters: Box::new(Letters(0)), name: "orders".to_owned() };
+        let mut queue = Queue { letters: Box::new(Letters { read: 0, readable }), name: "orders".to_owned() };
         let stop = StopRequest::default();
         match &arguments.command {
             Command::Dead(DeadCommand::Redrive(command)) => {
@@ -283,13 +291,38 @@ mod tests {
     #[tokio::test]
     async fn a_letter_that_is_passed_by_ends_the_command_with_an_error_after_the_others() {
         for command in ["redrive", "discard"] {
-            let failed = run(&[command, "--limit", "3"]).await.unwrap_err();
+            let failed = run(3, &[command, "--limit", "3"]).await.unwrap_err();
             let text = failed.downcast_ref::<Failure>();
             assert!(
                 matches!(text, Some(Failure::Unfit(text)) if text.starts_with("1 letters can be neither")),
                 "{failed}"
             );
-            run(&[command, "--id", "2@9", "--id", "3@9"]).await.unwrap();
+            run(3, &[command, "--id", "2@9", "--id", "3@9"]).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_letter_that_another_reader_may_hold_is_not_missing() {
+        run(2, &["redrive", "--id", "4@9"]).await.unwrap();
+        let missing = run(3, &["redrive", "--id", "4@9"]).await.unwrap_err();
+        assert!(matches!(missing.downcast_ref(), Some(Failure::NotFound(_))), "{missing}");
+    }
+
+    #[test]
+    fn the_totals_name_what_was_done_or_would_be_done() {
+        let mut summary = RedriveSummary::default();
+        (summary.put_back, summary.discarded, summary.skipped, summary.gone) = (4, 5, 6, 7);
+        let text = |change, summary: &_, is_dry_run| totals(Format::Table, change, summary, is_dry_run);
+        let rest = "6 skipped by the conditions, 7 gone";
+        for (change, is_dry_run, done) in [
+            (LetterChange::Redrive, true, "4 would be put back"),
+            (LetterChange::Redrive, false, "4 put back"),
+            (LetterChange::Discard, true, "5 would be removed"),
+            (LetterChange::Discard, false, "5 removed"),
+        ] {
+            assert_eq!(text(change, &summary, is_dry_run), format!("{done}, {rest}"));
+        }
+        summary.passed_by = 1;
+        assert_eq!(text(LetterChange::Redrive, &summary, false), format!("4 put back, {rest}, 1 passed by"));
     }
 }

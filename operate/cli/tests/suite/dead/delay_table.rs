@@ -47,6 +47,29 @@ async fn letters_of_a_delay_table_in_sqlite_are_listed_redriven_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_long_command_prints_its_progress_unless_it_is_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
+    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    let table = DelayTable::builder(pool).table("limits").create(true).open().await.unwrap();
+    let mut source = table.source();
+    for number in 0..201 {
+        table.put(&ScheduledTask::after(format!("m-{number}"), Duration::ZERO, "1")).await.unwrap();
+        bury(&mut source, REASONS[0], None).await;
+    }
+    let site = Site { queue: &["--queue", &url, "--name", "limits"] };
+    let discard = |more: &[&str]| {
+        let common = ["--limit", "100", "--reason", "why", "--yes"];
+        let ran = site.dead("discard", &[&common, more].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.err
+    };
+    let (noted, quiet) = (discard(&[]), discard(&["--quiet"]));
+    assert_eq!((noted.matches(" letters so far").count(), noted.contains("100 letters so far")), (1, true), "{noted}");
+    assert!(!quiet.contains("so far"), "{quiet}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_delay_table_in_postgres_are_listed_redriven_and_removed() {
     let server = PostgresServer::start();
     let url = server.url();
