@@ -48,6 +48,26 @@ servers that are not the system's. `guides/` and the documentation of each crate
 |---|---|---|---|---|---|---|
 ";
 
+/// The end of the page about servers.
+const UNTESTED: &str = "
+## Not tested
+
+No suite has run on these servers, which speak the same protocols. Before you rely on one of them, run the conformance tests of
+`idempotent-testkit` on it.
+
+| protocol | tested | not tested |
+|---|---|---|
+| Redis | Redis, Valkey, Redict | KeyDB, Dragonfly, Garnet, MemoryDB |
+| PostgreSQL | PostgreSQL, PgBouncer | CockroachDB, YugabyteDB, Aurora, AlloyDB, Odyssey, Supavisor |
+| MySQL | MariaDB, MySQL | TiDB, Percona Server, Aurora, Vitess, ProxySQL, MaxScale |
+| AMQP 0-9-1 | RabbitMQ | LavinMQ, Qpid, Amazon MQ |
+| Kafka | tansu, the mock cluster of librdkafka | Apache Kafka, Redpanda, WarpStream, AutoMQ, Event Hubs |
+| NATS JetStream | nats-server | Synadia Cloud |
+| SQS | moto | Amazon SQS, ElasticMQ, LocalStack, Yandex Message Queue |
+| RocketMQ 4 remoting | RocketMQ in Rust | Apache RocketMQ 4 and 5 |
+| DynamoDB | moto | Amazon DynamoDB, DynamoDB Local, ScyllaDB Alternator |
+";
+
 /// Returns the page about servers.
 pub(super) fn servers(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> String {
     let mut page = SERVERS.to_owned();
@@ -64,7 +84,7 @@ pub(super) fn servers(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> St
             None => writeln!(page, "| {server} | {suite} | not run | | | | |"),
         };
     }
-    page
+    page + UNTESTED
 }
 
 /// Returns the number before a word in the last line of a test run, or nothing.

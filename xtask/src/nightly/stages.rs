@@ -2,7 +2,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 
-use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDIS, VALKEY};
+use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
 use crate::setup::{brokers, packaged};
 
 /// A command.
@@ -123,6 +123,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         ("Redis 6.2", Environment::Redis6, "conformance::"),
         (REDIS.name, Environment::Flavour(&REDIS), ""),
         (VALKEY.name, Environment::Flavour(&VALKEY), ""),
+        (REDICT.name, Environment::Flavour(&REDICT), ""),
     ] {
         for (what, package, filter) in [
             ("Redis servers", "idempotent-harness", "servers::single::"),

@@ -27,6 +27,7 @@ const SID: Suite = Suite {
         "pgbouncer",
         "postgresql-18",
         "rabbitmq-server",
+        "redict-server",
         "redis-server",
         "valkey-server",
     ],
@@ -53,6 +54,7 @@ const fn flavour(name: &'static str, program: &'static str, variable: &'static s
 }
 
 pub(crate) const REDIS: Flavour = flavour("Redis", "usr/bin/redis-server", "IDEMPOTENT_REDIS_SERVER", false);
+pub(crate) const REDICT: Flavour = flavour("Redict", "usr/bin/redict-server", "IDEMPOTENT_REDIS_SERVER", false);
 pub(crate) const VALKEY: Flavour = flavour("Valkey", "usr/bin/valkey-server", "IDEMPOTENT_REDIS_SERVER", false);
 pub(crate) const MARIADB: Flavour =
     Flavour { suite: &TRIXIE, ..flavour("MariaDB", "usr/bin/mariadbd", "IDEMPOTENT_MARIADB_BIN", true) };
@@ -63,7 +65,7 @@ pub(crate) const POSTGRES: Flavour =
 pub(crate) const PGBOUNCER: Flavour = flavour("PgBouncer", "usr/bin/pgbouncer", "IDEMPOTENT_PGBOUNCER", false);
 pub(crate) const RABBITMQ: Flavour = flavour("RabbitMQ", "rabbitmq/version", "IDEMPOTENT_RABBITMQ_SBIN", true);
 
-const ALL: [&Flavour; 7] = [&MARIADB, &MYSQL, &PGBOUNCER, &POSTGRES, &RABBITMQ, &REDIS, &VALKEY];
+const ALL: [&Flavour; 8] = [&MARIADB, &MYSQL, &PGBOUNCER, &POSTGRES, &RABBITMQ, &REDICT, &REDIS, &VALKEY];
 
 impl Flavour {
     /// Returns the path of the program, after [`all`] has unpacked it.

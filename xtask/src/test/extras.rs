@@ -11,7 +11,7 @@ use super::selected::{SelectedTests, run};
 use super::tally::Tally;
 use super::{build, counted};
 use crate::setup::browser;
-use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDIS, VALKEY};
+use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
 use crate::tools::Done;
 use crate::{budget, setup};
 
@@ -66,7 +66,7 @@ const ON_PARTITIONS: SelectedTests = SelectedTests {
 /// all suites.
 const ON_FLAVOURS: [(&str, &str, &[&Flavour]); 8] = [
     ("idempotent-harness", "servers::", &[&REDIS, &VALKEY]),
-    ("idempotent-redis", "conformance::by_the_servers_clock::", &[&REDIS, &VALKEY]),
+    ("idempotent-redis", "conformance::by_the_servers_clock::", &[&REDICT, &REDIS, &VALKEY]),
     ("idempotent-redis", "native_comparison::", &[&REDIS, &VALKEY]),
     ("idempotent-sqlx", "mysql::dialect::", &[&MARIADB, &MYSQL]),
     ("idempotent-sqlx", "postgres::dialect::", &[&POSTGRES]),
