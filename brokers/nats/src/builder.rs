@@ -8,9 +8,7 @@ use async_nats::jetstream::stream::{self, RetentionPolicy, Stream};
 use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
-use crate::declare::{
-    create_consumer, create_dead_letters, create_stream, dead_subject_of, existing_consumer, existing_stream,
-};
+use crate::declare::{create_consumer, create_dead_letters, create_stream, existing_consumer, existing_stream};
 use crate::delayed::{check_stream, delayed_subjects, receives_delayed, undelayed_subjects};
 use crate::error::fatal;
 use crate::pulls::Pulls;
@@ -154,10 +152,7 @@ impl JetStreamSourceBuilder {
             Some(_) => create_dead_letters(&connection, &dead, self.replicas).await?,
             None => existing_stream(&connection, &dead).await?,
         };
-        let dead_subject = match &self.subjects {
-            Some(_) => dead_subject_of(&dead.cached_info().config.name),
-            None => dead_subject(&dead)?,
-        };
+        let dead_subject = dead_subject(&dead)?;
         let create = self.subjects.as_ref().map(|_| self.replicas);
         let marks = RetryMarks::open(&connection, &self.stream, &self.consumer, create).await?;
         let ack_wait = consumer.cached_info().config.ack_wait;
@@ -263,7 +258,7 @@ impl JetStreamSourceBuilder {
     }
 }
 
-/// Returns the subject of an existing stream for dead letters.
+/// Returns the subject of a stream for dead letters.
 fn dead_subject(stream: &Stream) -> Result<String, SourceError> {
     let subject = stream.cached_info().config.subjects.first().filter(|subject| !subject.contains(['*', '>']));
     subject.cloned().ok_or_else(|| {

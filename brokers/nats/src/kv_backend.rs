@@ -239,3 +239,57 @@ impl fmt::Debug for KvBackend {
         f.debug_struct("KvBackend").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_core::{FencingToken, OwnerToken, State};
+
+    use super::*;
+
+    /// The answer of a server with these codes.
+    fn refusal(code: u16, err_code: u64, description: &str) -> jetstream::Error {
+        let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
+        serde_json::from_value(answer).unwrap()
+    }
+
+    #[test]
+    fn only_an_answer_of_the_server_shows_that_a_write_was_not_applied() {
+        use PublishErrorKind::{MaxAckPending, MaxPayloadExceeded, Other, StreamNotFound, TimedOut};
+        use StoreErrorKind::{Ambiguous, NotApplied};
+        let answered = |code, err_code, text| PublishError::with_source(Other, refusal(code, err_code, text));
+        for (error, kind, text) in [
+            (PublishError::new(StreamNotFound), NotApplied, "no leader"),
+            (PublishError::new(MaxPayloadExceeded), NotApplied, "`max_result`"),
+            (PublishError::new(MaxAckPending), NotApplied, ""),
+            (answered(400, 10_054, "message size exceeds maximum allowed"), NotApplied, "exceeds maximum"),
+            (answered(503, 10_077, "store closed"), Ambiguous, "closed"),
+            (answered(409, 10_158, "duplicate message id is in process"), Ambiguous, "in process"),
+            (PublishError::new(TimedOut), Ambiguous, ""),
+        ] {
+            let told = unwritten(error);
+            assert!(told.kind() == kind && told.to_string().contains(text), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_outlives_the_longest_time_to_live_of_the_server_is_kept() {
+        let record = |rest: Duration| {
+            let (now, owner) = (Timestamp(1_000_000), OwnerToken(7));
+            Record {
+                fencing: FencingToken(1),
+                attempt: 1,
+                fingerprint: None,
+                state: State::Consumed { owner, value: None },
+                expires_at: now + rest,
+                first_seen: now,
+                updated_at: now,
+                display: None,
+            }
+        };
+        let longest = LONGEST_TTL - CAS_MARGIN;
+        assert_eq!(ttl(&record(longest)), None);
+        let shorter = longest - Duration::from_micros(1);
+        assert_eq!(ttl(&record(shorter)), Some(shorter + CAS_MARGIN + Duration::from_secs(1)));
+    }
+}

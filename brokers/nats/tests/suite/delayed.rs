@@ -71,6 +71,23 @@ async fn a_delayed_message_arrives_as_it_was_sent_at_its_time_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_publisher_finds_the_stream_to_which_a_subject_has_moved() {
+    let world = World::new().await;
+    world.delaying_source().await;
+    let (publisher, later) = (world.publisher(), now() + secs(3_600));
+    publish(&publisher, message("m-1").deliver_at(later)).await.unwrap();
+    let mut config = world.client.get_stream("ORDERS").await.unwrap().cached_info().config.clone();
+    world.client.delete_stream("ORDERS").await.unwrap();
+    config.name = "SALES".into();
+    config.subjects.push("idempotent.delayed.SALES.*".into());
+    let sales = world.client.create_stream(config).await.unwrap();
+    let refused = publish(&publisher, message("m-2").deliver_at(later)).await.unwrap_err();
+    assert_eq!(refused.kind(), PublishErrorKind::Refused, "{refused}");
+    publish(&publisher, message("m-2").deliver_at(later)).await.unwrap();
+    assert_eq!(sales.get_info().await.unwrap().state.messages, 1);
+}
+
+#[tokio::test]
 async fn a_delayed_message_that_is_sent_again_arrives_once() {
     let world = World::new().await;
     let mut source = world.delaying_source().await;

@@ -77,6 +77,14 @@ async fn the_server_removes_a_record_an_hour_after_its_end() {
 }
 
 #[tokio::test]
+async fn a_missing_bucket_is_an_error_and_not_a_free_key() {
+    let world = World::new().await;
+    let backend = KvBackend::create(world.server.url(), "idempotent", 1).await.unwrap();
+    world.client.delete_stream("KV_idempotent").await.unwrap();
+    assert_eq!(backend.read(&key("1")).await.unwrap_err().kind(), StoreErrorKind::NotApplied);
+}
+
+#[tokio::test]
 async fn a_value_of_another_program_is_left_unchanged() {
     let world = World::new().await;
     let backend = KvBackend::create(world.server.url(), "idempotent", 1).await.unwrap();

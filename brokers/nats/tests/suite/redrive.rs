@@ -99,7 +99,10 @@ async fn headers_that_a_producer_wrote_choose_no_subject_and_no_attempt() {
         subjects: vec!["payments".into()],
         ..Default::default()
     };
-    world.client.create_stream(payments).await.unwrap();
+    let payments = world.client.create_stream(payments).await.unwrap();
+    world.client.publish("payments", "secret".into()).await.unwrap().await.unwrap();
+    let sent_at = payments.get_raw_message(1).await.unwrap().time.unix_timestamp_nanos();
+    let original = format!("PAYMENTS/1-{sent_at}");
     let mut headers = async_nats::HeaderMap::new();
     for (name, value) in [
         ("Idempotent-Subject", "payments"),
@@ -107,7 +110,7 @@ async fn headers_that_a_producer_wrote_choose_no_subject_and_no_attempt() {
         ("Idempotent-Attempts", "70"),
         ("Idempotent-Last-At", "7"),
         ("Idempotent-Letter", "forged"),
-        ("Idempotent-Original", "PAYMENTS/1-1"),
+        ("Idempotent-Original", &*original),
     ] {
         headers.insert(name, value);
     }
@@ -120,11 +123,46 @@ async fn headers_that_a_producer_wrote_choose_no_subject_and_no_attempt() {
     let sent =
         world.client.publish_with_headers("idempotent.dead.ORDERS-dead", headers, "forged".into()).await.unwrap();
     sent.await.unwrap();
+    let mut letters = world.letters();
+    for body in ["body", "forged"] {
+        assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, body.as_bytes());
+    }
     let summary = Redrive::new().run(&mut world.letters()).await;
     assert!(summary.failed.is_none() && (summary.put_back, summary.passed_by) == (1, 1), "{summary:?}");
     assert_eq!(one(&mut source).await.0.body, b"body");
-    let payments = world.client.get_stream("PAYMENTS").await.unwrap();
-    assert_eq!(payments.get_info().await.unwrap().state.messages, 0);
+    assert_eq!(payments.get_info().await.unwrap().state.messages, 1);
+}
+
+#[tokio::test]
+async fn a_letter_that_another_operator_has_changed_is_gone_and_one_that_cannot_be_removed_is_an_error() {
+    let world = World::new().await;
+    world.bury(3).await;
+    let [mut first, mut second] = [world.letters(), world.letters()];
+    for letters in [&mut first, &mut second] {
+        letters.next().await.unwrap().unwrap();
+    }
+    assert!(first.put_back().await.unwrap() && !second.put_back().await.unwrap());
+    for letters in [&mut first, &mut second] {
+        letters.next().await.unwrap().unwrap();
+    }
+    assert!(first.discard().await.unwrap() && !second.discard().await.unwrap());
+    assert_eq!(world.open().await.0, 1);
+    first.next().await.unwrap().unwrap();
+    world.client.delete_stream("ORDERS-dead").await.unwrap();
+    assert_eq!(first.discard().await.unwrap_err().kind(), SourceErrorKind::Fatal);
+}
+
+#[tokio::test]
+async fn a_letter_whose_subject_the_stream_no_longer_has_is_refused_with_the_remedy() {
+    let world = World::new().await;
+    world.bury(1).await;
+    let mut config = world.client.get_stream("ORDERS").await.unwrap().cached_info().config.clone();
+    config.subjects = vec!["orders.paid".into()];
+    world.client.update_stream(config).await.unwrap();
+    let mut letters = world.letters();
+    letters.next().await.unwrap().unwrap();
+    let error = letters.put_back().await.unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("`putting_back_to`"), "{error}");
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@ use async_nats::jetstream::consumer::{AckPolicy, pull, push};
 use async_nats::jetstream::{Context, stream};
 use idempotent_core::StoreErrorKind;
 use idempotent_harness::servers::{CLOSED, HTTP, NatsServer, REDIS, SILENT, stranger};
-use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_mq::{Source, SourceError, SourceErrorKind};
 use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{World, ms, one};
+use crate::world::{World, ms, one, settle};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -68,7 +68,62 @@ async fn a_consumer_that_would_lose_messages_is_refused() {
         ..push::Config::default()
     };
     stream.create_consumer(pushed).await.unwrap();
-    refused(JetStreamSource::connect(world.server.url(), "ORDERS", "pushed").await, "push consumer");
+    let pushed = || JetStreamSource::builder(world.server.url(), "ORDERS", "pushed");
+    refused(pushed().connect().await, "push consumer");
+    refused(pushed().declare(["orders.>"]).connect().await, "push consumer");
+}
+
+#[tokio::test]
+async fn what_is_declared_loses_no_message_and_holds_up_no_other() {
+    let world = World::new().await;
+    world.builder().delays().connect().await.unwrap();
+    drop(KvBackend::create(world.server.url(), "keys", 1).await.unwrap());
+    let config = async |stream: &str| world.client.get_stream(stream).await.unwrap().cached_info().config.clone();
+    let orders = config("ORDERS").await;
+    assert!(orders.allow_rollup && orders.allow_message_schedules, "{orders:?}");
+    assert!(config("ORDERS-dead").await.allow_direct);
+    let keys = config("KV_keys").await;
+    assert!(
+        keys.deny_delete && keys.allow_rollup && keys.allow_direct && keys.max_messages_per_subject == 1,
+        "{keys:?}"
+    );
+    let stream = world.client.get_stream("ORDERS").await.unwrap();
+    let consumer = stream.consumer_info("billing").await.unwrap().config;
+    assert_eq!((consumer.ack_policy, consumer.max_deliver, consumer.max_ack_pending), (AckPolicy::Explicit, -1, -1));
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_to_create_is_not_tried_again() {
+    let world = World::new().await;
+    let limited = stream::Config {
+        name: "ORDERS".into(),
+        subjects: vec!["orders.>".into()],
+        max_consumers: 1,
+        ..stream::Config::default()
+    };
+    world.client.create_stream(limited).await.unwrap();
+    world.source().await;
+    let second = JetStreamSource::builder(world.server.url(), "ORDERS", "second").declare(["orders.>"]);
+    refused(second.connect().await, "maximum consumers limit reached");
+    let overlapping = JetStreamSource::builder(world.server.url(), "OTHER", "billing").declare(["orders.new"]);
+    refused(overlapping.connect().await, "subjects overlap");
+}
+
+#[tokio::test]
+async fn letters_go_to_the_first_subject_of_an_existing_stream() {
+    let world = World::new().await;
+    for (name, subject) in [("PATTERN", "pattern.*"), ("LETTERS", "letters.orders")] {
+        let config = stream::Config { name: name.into(), subjects: vec![subject.into()], ..stream::Config::default() };
+        world.client.create_stream(config).await.unwrap();
+    }
+    refused(world.builder().dead_letters("PATTERN").connect().await, "the first subject of their stream is a pattern");
+    let mut source = world.builder().dead_letters("LETTERS").connect().await.unwrap();
+    world.send("body").await;
+    let held = one(&mut source).await;
+    let letter = idempotent_mq::DeadLetter::because("no stock", idempotent_core::Timestamp(9));
+    settle(&source.settler(), &held, idempotent_mq::Settlement::DeadLetter(letter)).await;
+    let letters = world.client.get_stream("LETTERS").await.unwrap();
+    assert_eq!(letters.get_raw_message(1).await.unwrap().subject.as_str(), "letters.orders");
 }
 
 #[tokio::test]
@@ -81,6 +136,7 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     refused(builder("ORDERS", "").connect().await, "`consumer` is ``");
     refused(builder("ORDERS", "billing").dead_letters("ORDERS").connect().await, "the stream itself");
     refused(builder("ORDERS", "billing").ack_wait(ms(99)).connect().await, "at least 100 ms");
+    builder("SHORT", "billing").declare(["short"]).ack_wait(ms(100)).connect().await.unwrap();
     for url in ["nats://", "amqp://localhost", ""] {
         refused(JetStreamSource::connect(url, "ORDERS", "billing").await, "nats://[USER:PASSWORD@]HOST[:PORT]");
     }
@@ -173,6 +229,8 @@ async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
 async fn a_server_without_jetstream_is_named() {
     let server = NatsServer::without_jetstream();
     let error = JetStreamSource::connect(server.url(), "ORDERS", "billing").await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("JetStream"), "{error}");
+    let error = KvBackend::open(server.url(), "keys").await.map(drop).unwrap_err();
     assert!(error.to_string().contains("JetStream"), "{error}");
 }
 
