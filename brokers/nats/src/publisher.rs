@@ -194,6 +194,7 @@ mod tests {
             assert_eq!(classify(Kind::Other, Some(&refusal)).0, expected, "{text}");
         }
         assert_eq!(classify(Kind::TimedOut, None).0, Unconfirmed);
+        assert_eq!(classify(Kind::MaxAckPending, None).0, Unsent);
         assert_eq!(classify(Kind::Other, None).0, Refused);
     }
 }
