@@ -78,8 +78,10 @@ async fn confirmed_messages_survive_the_death_of_their_leader_and_each_runs_once
     let client = client(&cluster).await;
     let builder = || JetStreamSource::builder(cluster.url(), "ORDERS", "billing").declare(["orders.>"]);
     let source = answered(async || builder().replicas(3).ack_wait(secs(2)).connect().await).await;
-    let letters = answered(async || client.get_stream("ORDERS-dead").await).await;
-    assert_eq!(letters.cached_info().config.num_replicas, 3);
+    for stream in ["ORDERS-dead", "KV_idempotent-ORDERS-billing"] {
+        let created = answered(async || client.get_stream(stream).await).await;
+        assert_eq!(created.cached_info().config.num_replicas, 3, "{stream}");
+    }
     let runs: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: Message<()>| {

@@ -1,14 +1,14 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use async_nats::jetstream::consumer::{AckPolicy, pull, push};
 use async_nats::jetstream::{Context, stream};
-use idempotent_core::StoreErrorKind;
+use idempotent_core::{StoreErrorKind, Timestamp};
 use idempotent_harness::servers::{CLOSED, HTTP, NatsServer, REDIS, SILENT, stranger};
-use idempotent_mq::{Source, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetter, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{World, ms, one, settle};
+use crate::world::{World, ms, one, retry, secs, settle};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -90,6 +90,24 @@ async fn what_is_declared_loses_no_message_and_holds_up_no_other() {
     let stream = world.client.get_stream("ORDERS").await.unwrap();
     let consumer = stream.consumer_info("billing").await.unwrap().config;
     assert_eq!((consumer.ack_policy, consumer.max_deliver, consumer.max_ack_pending), (AckPolicy::Explicit, -1, -1));
+    assert_eq!(config("KV_idempotent-ORDERS-billing").await.max_age, secs(7 * 86_400));
+}
+
+#[tokio::test]
+async fn a_retried_message_is_redelivered_and_leaves_no_mark_when_it_is_settled() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    world.send("body").await;
+    let marks = async || {
+        let bucket = world.client.get_stream("KV_idempotent-ORDERS-billing").await.unwrap();
+        bucket.cached_info().state.messages
+    };
+    for (is_redelivered, how, left) in [(false, retry(ms(1)), 1), (true, Settlement::Ack, 0)] {
+        let held = one(&mut source).await;
+        assert_eq!(held.0.redelivered, is_redelivered);
+        settle(&source.settler(), &held, how).await;
+        assert_eq!(marks().await, left);
+    }
 }
 
 #[tokio::test]
@@ -120,8 +138,7 @@ async fn letters_go_to_the_first_subject_of_an_existing_stream() {
     let mut source = world.builder().dead_letters("LETTERS").connect().await.unwrap();
     world.send("body").await;
     let held = one(&mut source).await;
-    let letter = idempotent_mq::DeadLetter::because("no stock", idempotent_core::Timestamp(9));
-    settle(&source.settler(), &held, idempotent_mq::Settlement::DeadLetter(letter)).await;
+    settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
     let letters = world.client.get_stream("LETTERS").await.unwrap();
     assert_eq!(letters.get_raw_message(1).await.unwrap().subject.as_str(), "letters.orders");
 }
