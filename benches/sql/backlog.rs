@@ -1,6 +1,7 @@
 //! The throughput of four workers that share one backlog in MariaDB or MySQL, to that of one worker.
 //!
-//! A worker works 5 ms on each task of the delay table, and a relay waits 5 ms for each batch of the outbox.
+//! A worker works 5 ms on each task of the delay table. A relay sends several batches at the same time, each to a broker that
+//! answers after 100 ms, so that the broker is the limit of one relay.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ pub const TASKS: &str = "tasks of a delay table, four workers to one";
 pub const MESSAGES: &str = "messages of an outbox, four relays to one";
 const WORKERS: usize = 4;
 const WORK: Duration = Duration::from_millis(5);
+const ANSWER: Duration = Duration::from_millis(100);
 /// The number of tasks or messages that a worker takes at a time.
 const BATCH: u32 = 16;
 const ROUNDS: usize = 5;
@@ -133,14 +135,14 @@ async fn relay(pool: MySqlPool, progress: Arc<Progress>) {
     relay.run(progress.finished()).await;
 }
 
-/// A broker that confirms each batch after 5 ms.
+/// A simulated broker, which confirms each batch after [`ANSWER`].
 #[derive(Debug)]
 struct Slow(Arc<Progress>);
 
 #[async_trait]
 impl Publish for Slow {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
-        tokio::time::sleep(WORK).await;
+        tokio::time::sleep(ANSWER).await;
         self.0.add(messages.len());
         messages.iter().map(|_| Ok(Published::somewhere())).collect()
     }
