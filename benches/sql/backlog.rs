@@ -71,9 +71,11 @@ async fn four_to_one<W: Future<Output = ()> + Send + 'static>(
     worker: impl Fn(MySqlPool, Arc<Progress>) -> W,
 ) {
     let (mut four, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..if report.is_tried() { 1 } else { ROUNDS } {
+    for round in 0..if report.is_tried() { 1 } else { ROUNDS } {
         let mut rates = [0.0; 2];
-        for (rate, workers) in rates.iter_mut().zip([1, WORKERS]) {
+        // The order alternates.
+        for turn in [round % 2, 1 - round % 2] {
+            let workers = [1, WORKERS][turn];
             fill(&pool(server).await, all).await;
             let progress = Arc::new(Progress { done: watch::Sender::new(0), all });
             let mut pools = Vec::new();
@@ -81,9 +83,12 @@ async fn four_to_one<W: Future<Output = ()> + Send + 'static>(
                 pools.push(pool(server).await);
             }
             let start = Instant::now();
-            let tasks: JoinSet<_> = pools.into_iter().map(|pool| worker(pool, progress.clone())).collect();
-            progress.finished().await;
-            *rate = all as f64 / start.elapsed().as_secs_f64();
+            let mut tasks: JoinSet<_> = pools.into_iter().map(|pool| worker(pool, progress.clone())).collect();
+            tokio::select! {
+                () = progress.finished() => {}
+                Some(Err(panicked)) = tasks.join_next() => panic!("a worker ended: {panicked}"),
+            }
+            rates[turn] = all as f64 / start.elapsed().as_secs_f64();
             tasks.join_all().await;
             assert_eq!(*progress.done.borrow(), all, "one was taken twice");
         }

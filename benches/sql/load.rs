@@ -2,7 +2,7 @@
 //!
 //! Each figure has a floor: the same effect by two statements, with the same guards and the database's clock (MariaDB:
 //! without them), in the same database, measured in the same run, in alternating order, so that a busy machine slows
-//! down both. Databases wait for the disk on every commit. Ratios are medians of the ratios within a round.
+//! down both. The floor of four workers is one worker. Databases wait for the disk on every commit. Ratios are medians of the ratios within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod backlog;
 mod batches;

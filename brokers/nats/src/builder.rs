@@ -8,8 +8,10 @@ use async_nats::jetstream::stream::{self, RetentionPolicy, Stream};
 use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
-use crate::declare::{create_consumer, create_dead_letters, create_stream, existing_consumer, existing_stream};
-use crate::delayed::{check_stream, delayed_subjects, receives_delayed, undelayed_subjects};
+use crate::declare::{
+    create_consumer, create_dead_letters, create_stream, dead_subject_of, existing_consumer, existing_stream,
+};
+use crate::delayed::{check_stream, contains, delayed_subjects, receives_delayed, undelayed_subjects};
 use crate::error::fatal;
 use crate::pulls::Pulls;
 use crate::retry_marks::RetryMarks;
@@ -115,7 +117,8 @@ impl JetStreamSourceBuilder {
         self
     }
 
-    /// Sets the name of the stream for dead letters.
+    /// Sets the name of the stream for dead letters. Letters have the subject `idempotent.dead.NAME`, or the first plain subject of an
+    /// existing stream without that one.
     ///
     /// # Default
     /// `STREAM-dead`
@@ -258,13 +261,18 @@ impl JetStreamSourceBuilder {
     }
 }
 
-/// Returns the subject of a stream for dead letters.
+/// Returns the subject of a stream for dead letters: the subject of a stream that this crate creates, if the stream has it, or
+/// the first one that is no pattern.
 fn dead_subject(stream: &Stream) -> Result<String, SourceError> {
-    let subject = stream.cached_info().config.subjects.first().filter(|subject| !subject.contains(['*', '>']));
-    subject.cloned().ok_or_else(|| {
+    let stream::Config { name, subjects, .. } = &stream.cached_info().config;
+    let own = dead_subject_of(name);
+    if subjects.iter().any(|pattern| contains(pattern, &own)) {
+        return Ok(own);
+    }
+    subjects.iter().find(|subject| !subject.contains(['*', '>'])).cloned().ok_or_else(|| {
         fatal(
             "checking the dead letters",
-            "the first subject of their stream is a pattern or missing; add a plain subject",
+            &format!("their stream has only patterns as subjects; add the subject `{own}`"),
         )
     })
 }

@@ -259,3 +259,23 @@ impl DeadLetters for JetStreamDeadLetters {
         self.opened = None;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_names_a_missing_message_by_a_code_or_by_a_text() {
+        for (code, err_code, description, expected) in [
+            (404, 10_037, "no message found", true),
+            (404, 10_037, "", true),
+            (400, 10_043, "sequence 3 not found", true),
+            (500, 10_057, "no message found", true),
+            (404, 10_059, "stream not found", false),
+        ] {
+            let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
+            assert_eq!(is_missing(&serde_json::from_value(answer).unwrap()), expected, "{err_code} {description}");
+        }
+    }
+}

@@ -43,13 +43,18 @@ pub(crate) async fn create_dead_letters(
 ) -> Result<Stream, SourceError> {
     let config = stream::Config {
         name: name.to_owned(),
-        subjects: vec![format!("idempotent.dead.{name}")],
+        subjects: vec![dead_subject_of(name)],
         num_replicas: replicas,
         // Other programs would lose repeated headers of messages that they read in another way.
         allow_direct: true,
         ..stream::Config::default()
     };
     create_stream(connection, config).await
+}
+
+/// Returns the subject of a stream of dead letters that the adapter creates.
+pub(crate) fn dead_subject_of(name: &str) -> String {
+    format!("idempotent.dead.{name}")
 }
 
 /// Opens a consumer, or creates it if it does not exist.

@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer of a server with these codes.
+    /// Returns the answer of a server with these codes.
     fn refusal(code: u16, err_code: u64, description: &str) -> jetstream::Error {
         let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
         serde_json::from_value(answer).unwrap()

@@ -94,7 +94,7 @@ impl PgmqSourceBuilder {
     ///
     /// # Errors
     /// - `Fatal`: a setting is invalid, PGMQ or a queue is missing, PGMQ is older than 1.5, the server is read-only, privileges are
-    ///   missing, the server rejects the user, or a pooler loses prepared statements.
+    ///   missing, the server rejects the user, or a pooler loses prepared statements or refuses `options` of the URL.
     /// - `Transient`: the server cannot be reached or does not answer.
     ///
     /// # Panics
@@ -109,7 +109,7 @@ impl PgmqSourceBuilder {
         self.check_settings(&queue, &dead)?;
         let connections = Arc::new(Connections::new(&self.server)?);
         let opening = |error| failure(&format!("opening the queue `{queue}`"), &error);
-        let is_lent = pooler::check(&connections).await.map_err(opening)?;
+        let may_be_lent = pooler::check(&connections).await.map_err(opening)?;
         if self.declares {
             create(&connections, &queue).await?;
             create(&connections, &dead).await?;
@@ -118,7 +118,7 @@ impl PgmqSourceBuilder {
         check(&connections, &dead).await?;
         let mut wakeups = Wakeups::new(self.poll);
         // A pooler would leave the channel to other clients of the server connection.
-        if notifies && !is_lent {
+        if notifies && !may_be_lent {
             wakeups.listen(connections.options.clone(), queue.channel());
         }
         let statements = Statements::new(&queue, &dead, self.archives);

@@ -190,10 +190,9 @@ fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
         }
         // A changed table or function under a prepared statement; the next connection prepares it again.
         "0A000" => (Temporary, "the statement is prepared again"),
-        "08P01" if refusal.message().starts_with("unsupported startup parameter") => (
-            Permanent,
-            "remove `options` from the URL, or add the parameter to `ignore_startup_parameters` of PgBouncer",
-        ),
+        "08P01" if refusal.message().starts_with("unsupported startup parameter") => {
+            (Permanent, "remove `options` from the URL; set the value by ALTER ROLE, or name the server in the URL")
+        }
         _ if code.starts_with("08") => (Unknown, "the connection failed"),
         _ if ["40", "53", "55", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => {
             (Temporary, "the server cannot run the statement now")

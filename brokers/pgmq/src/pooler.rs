@@ -15,7 +15,8 @@ use crate::error::QueryError;
 /// give both clients the same server connection in this order.
 const ORDER: [usize; 8] = [0, 1, 1, 0, 0, 0, 1, 0];
 
-/// Returns true if a pooler assigns server connections for one transaction. No notification arrives through it.
+/// Returns false if no pooler assigns server connections for one transaction. Otherwise, and without a second connection to
+/// compare, a source must not listen: no notification arrives through such a pooler.
 ///
 /// Checks that a statement which one client has prepared remains the statement of this client.
 ///
@@ -28,32 +29,33 @@ const ORDER: [usize; 8] = [0, 1, 1, 0, 0, 0, 1, 0];
 pub(crate) async fn check(connections: &Connections) -> Result<bool, QueryError> {
     let mut first = connections.connect().await?;
     // The statements of the source report a limit of connections.
-    let Ok(mut second) = connections.connect().await else { return Ok(false) };
+    let Ok(mut second) = connections.connect().await else { return Ok(true) };
     // A session pooler that has no other server connection lets the second client wait.
-    let Ok(checked) = timeout(ANSWER, compare(connections, [&mut first, &mut second])).await else { return Ok(false) };
-    let is_lent = checked?;
+    let Ok(checked) = timeout(ANSWER, compare(connections, [&mut first, &mut second])).await else { return Ok(true) };
+    let may_be_lent = checked?;
     connections.keep(first);
-    Ok(is_lent)
+    Ok(may_be_lent)
 }
 
 async fn compare(connections: &Connections, clients: [&mut PgConnection; 2]) -> Result<bool, QueryError> {
-    let mut processes = [None; 2];
-    let mut is_lent = false;
+    let mut seen = Vec::new();
     for (client, added) in ORDER.map(|client| (client, i32::from(client == 1))) {
         // sqlx numbers the statements of each connection, so both texts have the same name.
         let statement = sqlx::query(AssertSqlSafe(format!("SELECT $1::int4 + {added}, pg_backend_pid()"))).bind(10);
         let row = statement.fetch_one(&mut *clients[client]).await;
         match row.and_then(|row: PgRow| Ok((row.try_get::<i32, _>(0)?, row.try_get::<i32, _>(1)?))) {
-            Ok((sum, process)) if sum == 10 + added => {
-                let last = processes[client].replace(process);
-                is_lent |= last.is_some_and(|last| last != process) || processes[0] == processes[1];
-            }
+            Ok((sum, process)) if sum == 10 + added => seen.push((client, process)),
             Ok(_) => return Err(QueryError::Pooled),
             Err(error) if is_of_another_statement(&error) => return Err(QueryError::Pooled),
             Err(error) => return Err(connections.unconnected(error)),
         }
     }
-    Ok(is_lent)
+    Ok(are_lent(&seen))
+}
+
+/// Returns whether two clients share a server process, or one client changes its process.
+fn are_lent(seen: &[(usize, i32)]) -> bool {
+    seen.iter().any(|one| seen.iter().any(|other| (one.0 == other.0) != (one.1 == other.1)))
 }
 
 /// Returns true for the errors of a statement that is missing, exists already, or has other parameters or columns.
@@ -64,5 +66,18 @@ fn is_of_another_statement(error: &Error) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_with_processes_of_their_own_are_not_lent_any() {
+        let seen = |processes: [i32; 8]| ORDER.into_iter().zip(processes).collect::<Vec<_>>();
+        assert!(!are_lent(&seen([7, 8, 8, 7, 7, 7, 8, 7])));
+        assert!(are_lent(&seen([7; 8])), "the last connection first");
+        assert!(are_lent(&seen([7, 8, 7, 8, 7, 8, 7, 8])), "in turn");
     }
 }

@@ -76,7 +76,10 @@ async fn open_for_writing(global: &GlobalOptions, access: Access) -> anyhow::Res
         return Err(Failure::Refused("--read-only forbids this command".into()).into());
     }
     // A migration of a large table takes longer than the opening of a store.
-    let most = (!matches!(access, Access::Migrate(_))).then_some(OPENING);
+    let most = match access {
+        Access::Read | Access::Write => Some(OPENING),
+        Access::Migrate(_) => None,
+    };
     within(most, target::open(global, access)).await
 }
 

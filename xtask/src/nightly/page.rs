@@ -55,17 +55,17 @@ const UNTESTED: &str = "
 No suite has run on these servers, which speak the same protocols. Before you rely on one of them, run the conformance tests of
 `idempotent-testkit` on it.
 
-| protocol | tested | not tested |
-|---|---|---|
-| Redis | Redis, Valkey, Redict | KeyDB, Dragonfly, Garnet, MemoryDB |
-| PostgreSQL | PostgreSQL, PgBouncer | CockroachDB, YugabyteDB, Aurora, AlloyDB, Odyssey, Supavisor |
-| MySQL | MariaDB, MySQL | TiDB, Percona Server, Aurora, Vitess, ProxySQL, MaxScale |
-| AMQP 0-9-1 | RabbitMQ | LavinMQ, Qpid, Amazon MQ |
-| Kafka | tansu, the mock cluster of librdkafka | Apache Kafka, Redpanda, WarpStream, AutoMQ, Event Hubs |
-| NATS JetStream | nats-server | Synadia Cloud |
-| SQS | moto | Amazon SQS, ElasticMQ, LocalStack, Yandex Message Queue |
-| RocketMQ 4 remoting | RocketMQ in Rust | Apache RocketMQ 4 and 5 |
-| DynamoDB | moto | Amazon DynamoDB, DynamoDB Local, ScyllaDB Alternator |
+| protocol | not tested |
+|---|---|
+| Redis | KeyDB, Dragonfly, Garnet, MemoryDB |
+| PostgreSQL | CockroachDB, YugabyteDB, Aurora, AlloyDB, Odyssey, Supavisor |
+| MySQL | TiDB, Percona Server, Aurora, Vitess, ProxySQL, MaxScale |
+| AMQP 0-9-1 | LavinMQ, Qpid, Amazon MQ |
+| Kafka | Apache Kafka, Redpanda, WarpStream, AutoMQ, Event Hubs |
+| NATS JetStream | Synadia Cloud |
+| SQS | Amazon SQS, ElasticMQ, LocalStack, Yandex Message Queue |
+| RocketMQ 4 remoting | Apache RocketMQ 4 and 5 |
+| DynamoDB | Amazon DynamoDB, DynamoDB Local, ScyllaDB Alternator |
 ";
 
 /// Returns the page about servers.

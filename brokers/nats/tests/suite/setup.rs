@@ -8,7 +8,7 @@ use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{World, ms, one, retry, secs, settle};
+use crate::world::{World, ms, one, retry, secs, settle, until};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -128,19 +128,25 @@ async fn what_the_server_refuses_to_create_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn letters_go_to_the_first_subject_of_an_existing_stream() {
+async fn letters_go_to_a_subject_of_an_existing_stream() {
     let world = World::new().await;
-    for (name, subject) in [("PATTERN", "pattern.*"), ("LETTERS", "letters.orders")] {
-        let config = stream::Config { name: name.into(), subjects: vec![subject.into()], ..stream::Config::default() };
-        world.client.create_stream(config).await.unwrap();
+    let create = async |name: &str, subjects: &[&str]| {
+        let subjects = subjects.iter().map(|&subject| subject.into()).collect();
+        world.client.create_stream(stream::Config { name: name.into(), subjects, ..stream::Config::default() }).await
+    };
+    create("PATTERN", &["pattern.*"]).await.unwrap();
+    refused(world.builder().dead_letters("PATTERN").connect().await, "add the subject `idempotent.dead.PATTERN`");
+    for (name, subjects, expected) in [
+        ("LETTERS", ["letters.*.old", "letters.orders"], "letters.orders"),
+        ("OWN", ["own", "idempotent.dead.>"], "idempotent.dead.OWN"),
+    ] {
+        let letters = create(name, &subjects).await.unwrap();
+        let mut source = world.builder().dead_letters(name).connect().await.unwrap();
+        world.send("body").await;
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
+        assert_eq!(letters.get_raw_message(1).await.unwrap().subject.as_str(), expected);
     }
-    refused(world.builder().dead_letters("PATTERN").connect().await, "the first subject of their stream is a pattern");
-    let mut source = world.builder().dead_letters("LETTERS").connect().await.unwrap();
-    world.send("body").await;
-    let held = one(&mut source).await;
-    settle(&source.settler(), &held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await;
-    let letters = world.client.get_stream("LETTERS").await.unwrap();
-    assert_eq!(letters.get_raw_message(1).await.unwrap().subject.as_str(), "letters.orders");
 }
 
 #[tokio::test]
@@ -153,7 +159,6 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     refused(builder("ORDERS", "").connect().await, "`consumer` is ``");
     refused(builder("ORDERS", "billing").dead_letters("ORDERS").connect().await, "the stream itself");
     refused(builder("ORDERS", "billing").ack_wait(ms(99)).connect().await, "at least 100 ms");
-    builder("SHORT", "billing").declare(["short"]).ack_wait(ms(100)).connect().await.unwrap();
     for url in ["nats://", "amqp://localhost", ""] {
         refused(JetStreamSource::connect(url, "ORDERS", "billing").await, "nats://[USER:PASSWORD@]HOST[:PORT]");
     }
@@ -162,6 +167,11 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     assert!(world.client.get_stream("ORDERS").await.is_err());
     let closed = JetStreamSource::connect("nats://127.0.0.1:1", "ORDERS", "billing").await.map(drop).unwrap_err();
     assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+#[tokio::test]
+async fn the_shortest_ack_wait_is_accepted() {
+    World::new().await.builder().ack_wait(ms(100)).connect().await.unwrap();
 }
 
 /// Starts a server that only greets, as a server of this version, and returns its address.
@@ -204,11 +214,12 @@ async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
     let (server, secured) = (NatsServer::with(r#"authorization { user: ann, password: "right" }"#), NatsServer::tls());
     let full = NatsServer::with("max_connections: 1");
     // The server may count the client that waited for its start for a moment longer than it is there.
-    let _only = loop {
-        if let Ok(client) = async_nats::connect(full.address()).await {
-            break client;
-        }
+    let mut only = None;
+    let is_admitted = async || {
+        only = async_nats::connect(full.address()).await.ok();
+        only.is_some()
     };
+    until("the server admits one client", is_admitted).await;
     let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
     for (scheme, address, kind, words) in [
         ("nats", server.address(), Fatal, ["authorization violation", "check the user and the password"]),

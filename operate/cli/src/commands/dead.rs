@@ -37,7 +37,7 @@ async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Q
     let there = queue.letters.count().await?;
     let mut found = Vec::new();
     let mut read = 0;
-    while read < there && found.len() < most {
+    while read != there && found.len() < most {
         let Some(letter) = queue.letters.next().await? else { break };
         read += 1;
         if filter.matches(&letter) {

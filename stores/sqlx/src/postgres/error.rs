@@ -76,11 +76,14 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
             "{database} ended the connection after transaction_timeout: raise that timeout, or shorten the transaction",
         ),
         "57P05" => (Ambiguous, "{database} ended the connection after idle_session_timeout"),
+        "08P01" if error.message().starts_with("unsupported startup parameter: extra_float_digits") => (
+            Denied,
+            "{database}: a pooler refuses a parameter that sqlx sends: set `PgConnectOptions::extra_float_digits(None)`, or \
+             `ignore_startup_parameters=extra_float_digits` of PgBouncer",
+        ),
         "08P01" if error.message().starts_with("unsupported startup parameter") => (
             Denied,
-            "{database}: a pooler refuses a parameter of the connection: use `PgConnectOptions::extra_float_digits(None)` for \
-             a pool of your own, remove `options` from the URL, or add the parameter to `ignore_startup_parameters` of \
-             PgBouncer",
+            "{database}: a pooler refuses a setting of the connection: set it by ALTER ROLE, or connect to the server directly",
         ),
         _ if state.starts_with("08") => (Ambiguous, "the connection to {database} failed"),
         _ => (NotApplied, "{database} refused the {request}"),
