@@ -28,7 +28,7 @@ const ANSWER: Duration = Duration::from_millis(100);
 const BATCH: u32 = 16;
 const ROUNDS: usize = 5;
 
-/// What the workers of a round have done, of `all`.
+/// The number of tasks or messages that the workers of a round have done, and the number of all.
 #[derive(Debug)]
 struct Progress {
     done: watch::Sender<u64>,
@@ -127,7 +127,7 @@ async fn work(pool: MySqlPool, progress: Arc<Progress>) {
 async fn enqueue(pool: &MySqlPool, all: u64) {
     let outbox = Outbox::builder(pool.clone()).open().await.unwrap();
     let messages: Vec<_> =
-        (0..all).map(|number| OutboundMessage::new("orders", format!("{number}"), number.to_string())).collect();
+        (0..all).map(|number| OutboundMessage::new("orders", number.to_string(), number.to_string())).collect();
     let mut tx = pool.begin().await.unwrap();
     sqlx::query("DELETE FROM idempotent_outbox").execute(&mut *tx).await.unwrap();
     outbox.enqueue_all(&mut tx, &messages).await.unwrap();

@@ -261,9 +261,9 @@ impl DeadLetters for JetStreamDeadLetters {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::error::answered;
 
     #[test]
     fn the_server_names_a_missing_message_by_a_code_or_by_a_text() {
@@ -274,8 +274,7 @@ mod tests {
             (500, 10_057, "no message found", true),
             (404, 10_059, "stream not found", false),
         ] {
-            let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
-            assert_eq!(is_missing(&serde_json::from_value(answer).unwrap()), expected, "{err_code} {description}");
+            assert_eq!(is_missing(&answered(code, err_code, description)), expected, "{err_code} {description}");
         }
     }
 }

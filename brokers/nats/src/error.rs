@@ -71,6 +71,14 @@ pub(crate) fn refusal(error: &context::PublishError) -> Option<&jetstream::Error
     error.source()?.downcast_ref()
 }
 
+/// Returns the answer of a server with these codes.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn answered(code: u16, err_code: u64, description: &str) -> jetstream::Error {
+    let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
+    serde_json::from_value(answer).unwrap()
+}
+
 /// Returns whether a refused message may be stored nevertheless.
 pub(crate) fn is_undecided(refusal: &jetstream::Error) -> bool {
     match refusal.error_code() {

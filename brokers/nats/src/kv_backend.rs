@@ -241,30 +241,24 @@ impl fmt::Debug for KvBackend {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use idempotent_core::{FencingToken, OwnerToken, State};
 
     use super::*;
-
-    /// Returns the answer of a server with these codes.
-    fn refusal(code: u16, err_code: u64, description: &str) -> jetstream::Error {
-        let answer = serde_json::json!({ "code": code, "err_code": err_code, "description": description });
-        serde_json::from_value(answer).unwrap()
-    }
+    use crate::error::answered;
 
     #[test]
     fn only_an_answer_of_the_server_shows_that_a_write_was_not_applied() {
         use PublishErrorKind::{MaxAckPending, MaxPayloadExceeded, Other, StreamNotFound, TimedOut};
         use StoreErrorKind::{Ambiguous, NotApplied};
-        let answered = |code, err_code, text| PublishError::with_source(Other, refusal(code, err_code, text));
+        let refused = |code, err_code, text| PublishError::with_source(Other, answered(code, err_code, text));
         for (error, kind, text) in [
             (PublishError::new(StreamNotFound), NotApplied, "no leader"),
             (PublishError::new(MaxPayloadExceeded), NotApplied, "`max_result`"),
             (PublishError::new(MaxAckPending), NotApplied, ""),
-            (answered(400, 10_054, "message size exceeds maximum allowed"), NotApplied, "exceeds maximum"),
-            (answered(503, 10_077, "store closed"), Ambiguous, "closed"),
-            (answered(409, 10_158, "duplicate message id is in process"), Ambiguous, "in process"),
+            (refused(400, 10_054, "message size exceeds maximum allowed"), NotApplied, "exceeds maximum"),
+            (refused(503, 10_077, "store closed"), Ambiguous, "closed"),
+            (refused(409, 10_158, "duplicate message id is in process"), Ambiguous, "in process"),
             (PublishError::new(TimedOut), Ambiguous, ""),
         ] {
             let told = unwritten(error);

@@ -174,9 +174,9 @@ impl fmt::Debug for JetStreamPublisher {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::error::answered;
 
     #[test]
     fn a_refusal_is_final_unless_a_retry_may_succeed_or_the_message_may_be_stored() {
@@ -189,9 +189,8 @@ mod tests {
             (500, 10009, "JetStream cluster not a leader", Unsent),
             (400, 10054, "message size exceeds maximum allowed", Refused),
         ] {
-            let text = format!(r#"{{"code": {status}, "err_code": {code}, "description": "{description}"}}"#);
-            let refusal: jetstream::Error = serde_json::from_str(&text).unwrap();
-            assert_eq!(classify(Kind::Other, Some(&refusal)).0, expected, "{text}");
+            let refusal = answered(status, code, description);
+            assert_eq!(classify(Kind::Other, Some(&refusal)).0, expected, "{refusal}");
         }
         assert_eq!(classify(Kind::TimedOut, None).0, Unconfirmed);
         assert_eq!(classify(Kind::MaxAckPending, None).0, Unsent);

@@ -34,7 +34,7 @@ use crate::{body, headers, pooler};
 /// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the connection was lost, or the server did not answer within 5 s.
 /// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached, or cannot run the statement now.
 /// - [`Refused`](PublishErrorKind::Refused): the queue or PGMQ is missing, privileges are missing, a pooler loses prepared
-///   statements, or PostgreSQL cannot store the message.
+///   statements or refuses `options` of the URL, or PostgreSQL cannot store the message.
 #[must_use]
 pub struct PgmqPublisher {
     server: PgmqOptions,
