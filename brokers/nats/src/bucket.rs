@@ -108,3 +108,24 @@ fn unanswered(doing: &str, bucket: &str, error: impl std::error::Error + Send + 
     );
     StoreError::new(StoreErrorKind::NotApplied).because(text).with_source(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::answered;
+
+    #[test]
+    fn a_refusal_is_final_unless_the_server_has_no_leader_at_the_moment() {
+        use StoreErrorKind::{NotApplied, Schema};
+        for (code, err_code, text, kind, remedy) in [
+            (404, 10_059, "stream not found", Schema, "`nats kv add`"),
+            (503, 10_076, "JetStream not enabled", Schema, "enable JetStream"),
+            (503, 10_039, "JetStream not enabled for account", Schema, "enable JetStream"),
+            (503, 10_008, "JetStream system temporarily unavailable", NotApplied, "unavailable"),
+            (400, 10_052, "invalid stream configuration", Schema, "invalid"),
+        ] {
+            let error = refused("opening", "keys", &answered(code, err_code, text));
+            assert!(error.kind() == kind && error.to_string().contains(remedy), "{error}");
+        }
+    }
+}

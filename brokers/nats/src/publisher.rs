@@ -131,19 +131,19 @@ pub(crate) async fn confirmed(
         Err(error) => error,
     };
     let (kind, remedy) = match error.kind() {
-        Kind::StreamNotFound => without_stream(jetstream, subject).await,
+        Kind::StreamNotFound => {
+            without_stream(jetstream.stream_by_subject(subject).await.map_err(|error| error.kind()))
+        }
         kind => classify(kind, refusal(&error)),
     };
     Err(PublishError::new(kind, format!("publishing to `{subject}`: {error}{remedy}")).with_cause(error))
 }
 
 /// Interprets that no server takes a message: no stream contains the subject, or its stream has no leader at the moment.
-async fn without_stream(jetstream: &Context, subject: &str) -> (PublishErrorKind, &'static str) {
-    match jetstream.stream_by_subject(subject).await {
+fn without_stream(stream: Result<String, GetStreamByNameErrorKind>) -> (PublishErrorKind, &'static str) {
+    match stream {
         Ok(_) => (PublishErrorKind::Unsent, "; the stream has no leader at the moment"),
-        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
-            (PublishErrorKind::Refused, "; create a stream with this subject")
-        }
+        Err(GetStreamByNameErrorKind::NotFound) => (PublishErrorKind::Refused, "; create a stream with this subject"),
         Err(_) => (
             PublishErrorKind::Unsent,
             "; is JetStream enabled, has it a leader, and may the user publish to `$JS.API.>`?",
@@ -195,5 +195,8 @@ mod tests {
         assert_eq!(classify(Kind::TimedOut, None).0, Unconfirmed);
         assert_eq!(classify(Kind::MaxAckPending, None).0, Unsent);
         assert_eq!(classify(Kind::Other, None).0, Refused);
+        assert_eq!(without_stream(Ok("ORDERS".to_owned())).0, Unsent);
+        assert_eq!(without_stream(Err(GetStreamByNameErrorKind::NotFound)).0, Refused);
+        assert_eq!(without_stream(Err(GetStreamByNameErrorKind::Request)).0, Unsent);
     }
 }

@@ -34,12 +34,12 @@ pub(crate) struct Pulls {
     requested: usize,
     /// Messages that arrived in a call that was dropped.
     arrived: VecDeque<Message>,
-    losses: Losses,
+    pub(crate) losses: Losses,
 }
 
 /// The connections that were lost while messages were on their way.
 #[derive(Debug)]
-struct Losses {
+pub(crate) struct Losses {
     /// The time after which an earlier loss no longer counts. The server delivers the same messages again several times until then.
     memory: Duration,
     in_a_row: u32,
@@ -60,9 +60,17 @@ pub(crate) enum Suspicion {
 }
 
 impl Losses {
-    fn add(&mut self) {
-        self.in_a_row = if self.is_recent() { self.in_a_row.saturating_add(1) } else { 1 };
-        (self.last, self.is_new) = (Some(Instant::now()), true);
+    /// Counts a lost connection on which this number of messages could arrive.
+    fn add(&mut self, requested: usize) {
+        if requested > 0 {
+            self.in_a_row = if self.is_recent() { self.in_a_row.saturating_add(1) } else { 1 };
+            (self.last, self.is_new) = (Some(Instant::now()), true);
+        }
+    }
+
+    /// Forgets the lost connections, because their cause is gone.
+    pub(crate) fn forget(&mut self) {
+        self.in_a_row = 0;
     }
 
     fn is_recent(&self) -> bool {
@@ -105,16 +113,9 @@ impl Pulls {
         }
     }
 
-    /// Forgets the lost connections, because their cause is gone.
-    pub(crate) fn trust(&mut self) {
-        self.losses.in_a_row = 0;
-    }
-
-    /// Counts a lost connection, whose pull requests the server has forgotten.
+    /// Counts a lost connection. The server forgets its pull requests, unless the client is back before it notices.
     fn lose(&mut self) {
-        if std::mem::take(&mut self.requested) > 0 {
-            self.losses.add();
-        }
+        self.losses.add(std::mem::take(&mut self.requested));
     }
 
     /// Waits for messages, and returns at most `room` of them. Returns none after a change of the connection.
@@ -126,9 +127,7 @@ impl Pulls {
     /// The next call returns the messages that have arrived.
     pub(crate) async fn next(&mut self, room: usize) -> Result<Vec<Message>, SourceError> {
         self.request(room).await?;
-        if self.arrived.is_empty() && !self.wait().await? {
-            return Ok(Vec::new());
-        }
+        self.wait().await?;
         while self.arrived.len() < room {
             let Some(Some(message)) = self.subscriber.next().now_or_never() else { break };
             self.arrive(message)?;
@@ -143,23 +142,14 @@ impl Pulls {
             self.lose();
         }
         let room = if self.losses.are_suspicious() { 1 } else { room };
-        let on_the_way = self.requested + self.arrived.len();
-        if on_the_way > room / 2 {
-            return Ok(());
-        }
-        let batch = BatchConfig {
-            batch: room - on_the_way,
-            expires: Some(EXPIRES),
-            idle_heartbeat: HEARTBEAT,
-            ..BatchConfig::default()
-        };
+        let Some(batch) = pull(room, self.requested, self.arrived.len()) else { return Ok(()) };
         self.requested += batch.batch;
         let asked = self.consumer.request_batch(batch, self.inbox.clone()).await;
         asked.map_err(|error| transient("requesting messages", error))
     }
 
-    /// Waits for one message. Returns false if the connection changed, or the pull requests ended.
-    async fn wait(&mut self) -> Result<bool, SourceError> {
+    /// Waits for one message, unless some have arrived. Returns early if the connection changed, or the pull requests ended.
+    async fn wait(&mut self) -> Result<(), SourceError> {
         while self.arrived.is_empty() && self.requested > 0 {
             tokio::select! {
                 biased;
@@ -167,7 +157,7 @@ impl Pulls {
                     Ok(Some(message)) => self.arrive(message)?,
                     Ok(None) => {
                         self.losses.has_ended = true;
-                        return Ok(false);
+                        return Ok(());
                     }
                     // The server has forgotten the request, or the connection is half open.
                     Err(_) => self.requested = 0,
@@ -176,7 +166,7 @@ impl Pulls {
                 _ = self.connection.losses.changed() => self.lose(),
             }
         }
-        Ok(!self.arrived.is_empty())
+        Ok(())
     }
 
     fn arrive(&mut self, message: Message) -> Result<(), SourceError> {
@@ -207,6 +197,17 @@ impl Pulls {
         }
         self.arrived.drain(..).collect()
     }
+}
+
+/// Returns the request that fills the room for messages. Returns `None` while more than half of it is filled.
+fn pull(room: usize, requested: usize, arrived: usize) -> Option<BatchConfig> {
+    let on_the_way = requested + arrived;
+    (on_the_way <= room / 2).then(|| BatchConfig {
+        batch: room - on_the_way,
+        expires: Some(EXPIRES),
+        idle_heartbeat: HEARTBEAT,
+        ..BatchConfig::default()
+    })
 }
 
 fn arrival(message: Message) -> Arrival {
@@ -245,4 +246,90 @@ fn no_consumer() -> SourceError {
 fn missing(headers: Option<&HeaderMap>) -> usize {
     let pending = headers.and_then(|headers| headers.get("Nats-Pending-Messages"));
     pending.and_then(|pending| pending.as_str().parse().ok()).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use idempotent_mq::SourceErrorKind;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn two_lost_connections_with_messages_on_their_way_are_suspicious_for_a_time() {
+        let mut losses =
+            Losses { memory: Duration::from_secs(60), in_a_row: 0, last: None, is_new: false, has_ended: false };
+        losses.add(0);
+        assert_eq!((losses.in_a_row, losses.is_new), (0, false));
+        losses.add(1);
+        assert!(losses.is_new && !losses.are_suspicious());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        losses.add(8);
+        assert!(losses.are_suspicious());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(!losses.are_suspicious());
+        losses.add(8);
+        assert_eq!(losses.in_a_row, 1);
+        losses.add(8);
+        losses.forget();
+        assert!(!losses.are_suspicious());
+    }
+
+    #[test]
+    fn a_request_fills_the_room_when_half_of_it_is_free() {
+        for (room, requested, arrived, expected) in [
+            (10, 0, 0, Some(10)),
+            (10, 3, 2, Some(5)),
+            (10, 3, 3, None),
+            (10, 0, 6, None),
+            (1, 0, 0, Some(1)),
+            (1, 1, 0, None),
+        ] {
+            let request = pull(room, requested, arrived);
+            let batch = request.as_ref().map(|request| request.batch);
+            assert_eq!(batch, expected, "{room} {requested} {arrived}");
+            let times = request.map(|request| (request.expires, request.idle_heartbeat));
+            assert_eq!(times, expected.map(|_| (Some(EXPIRES), HEARTBEAT)));
+        }
+    }
+
+    #[test]
+    fn a_status_ends_a_request_or_all_or_the_source() {
+        let mut pending = HeaderMap::new();
+        pending.insert("Nats-Pending-Messages", "3");
+        let status = |status, about: &str, headers| {
+            arrival(Message {
+                subject: "_INBOX.1".into(),
+                reply: None,
+                payload: "".into(),
+                headers,
+                status: StatusCode::from_u16(status).ok(),
+                description: Some(about.to_owned()),
+                length: 0,
+            })
+        };
+        for (code, about, missing) in [
+            (408, "Request Timeout", 3),
+            (404, "No Messages", 3),
+            (409, "Batch Completed", 3),
+            (409, "Message Size Exceeds MaxBytes", 3),
+        ] {
+            let arrived = status(code, about, Some(pending.clone()));
+            assert!(matches!(arrived, Arrival::Ended(ended) if ended == missing), "{about}");
+            assert!(matches!(status(code, about, None), Arrival::Ended(usize::MAX)), "{about}");
+        }
+        for about in ["Leadership Change", "Server Shutdown"] {
+            assert!(matches!(status(409, about, None), Arrival::AllEnded), "{about}");
+        }
+        for (code, about, kind) in [
+            (409, "Consumer Deleted", SourceErrorKind::Fatal),
+            (409, "Consumer is push based", SourceErrorKind::Fatal),
+            (409, "Exceeded MaxWaiting", SourceErrorKind::Transient),
+            (503, "", SourceErrorKind::Transient),
+        ] {
+            let arrived = status(code, about, None);
+            assert!(matches!(arrived, Arrival::Failed(error) if error.kind() == kind), "{about}");
+        }
+        assert!(matches!(status(100, "Idle Heartbeat", None), Arrival::Heartbeat));
+        assert!(matches!(status(200, "", None), Arrival::Message(_)));
+    }
 }

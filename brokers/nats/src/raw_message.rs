@@ -48,7 +48,11 @@ impl StoredMessage {
     ) -> Result<Option<Self>, SourceError> {
         let request = StartingAt { seq: sequence, next_by_subj: ">" };
         let answer = connection.jetstream.request(format!("STREAM.MSG.GET.{stream}"), &request).await;
-        match answer.map_err(|error| unanswered(doing, error))? {
+        Self::found(answer.map_err(|error| unanswered(doing, error))?, doing)
+    }
+
+    fn found(answer: Response<Found>, doing: &str) -> Result<Option<Self>, SourceError> {
+        match answer {
             Response::Ok(Found { message }) => Self::decode(message).map(Some).map_err(|error| transient(doing, error)),
             Response::Err { error } if error.code() == 404 => Ok(None),
             Response::Err { error } => Err(jetstream_failure(doing, &error)),
@@ -74,5 +78,20 @@ impl StoredMessage {
         let mut delivery = delivery(subject, self.number.sequence, headers, self.body.clone(), origin);
         self.others.iter().for_each(|(name, value)| delivery.headers.push(name, value));
         delivery
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::answered;
+
+    #[test]
+    fn a_missing_message_is_no_error_and_another_refusal_is_one() {
+        let refused = |code, err_code, text| {
+            StoredMessage::found(Response::Err { error: answered(code, err_code, text) }, "reading")
+        };
+        assert!(matches!(refused(404, 10_037, "no message found"), Ok(None)));
+        assert!(refused(503, 10_008, "JetStream system temporarily unavailable").is_err());
     }
 }

@@ -120,7 +120,7 @@ impl Source for JetStreamSource {
         if let Some(suspicion) = self.pulls.suspicion() {
             let (error, is_solved) = self.unreadable.search(&self.settler, suspicion).await;
             if is_solved {
-                self.pulls.trust();
+                self.pulls.losses.forget();
             }
             return Err(error);
         }

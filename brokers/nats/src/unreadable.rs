@@ -62,7 +62,7 @@ impl UnreadableMessages {
         let state = self.state(&settler).await?;
         let (end, mut found) = (Instant::now() + SEARCH, Vec::new());
         self.checked = self.checked.max(state.ack_floor.stream_sequence);
-        while self.checked < state.delivered.stream_sequence && Instant::now() < end {
+        while Instant::now() < end {
             let doing = "reading a message of the stream";
             let read = StoredMessage::from(&settler.connection, &settler.stream, self.checked + 1, doing).await?;
             let Some(message) = read.filter(|message| message.number.sequence <= state.delivered.stream_sequence)
@@ -115,5 +115,28 @@ fn concluded(suspicion: Suspicion, text: &str) -> SourceError {
             transient("receiving", std::io::Error::other(text))
         }
         Suspicion::Ended => fatal("receiving", &format!("the client has ended; {text}; start the consumer again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_receives_the_subjects_of_its_filters_and_all_without_one() {
+        let config = |one: &str, several: &[&str]| consumer::Config {
+            filter_subject: one.to_owned(),
+            filter_subjects: several.iter().map(|&filter| filter.to_owned()).collect(),
+            ..consumer::Config::default()
+        };
+        for (one, several, expected) in [
+            ("", &[][..], true),
+            ("orders.*", &[], true),
+            ("orders.old", &[], false),
+            ("", &["orders.old", "orders.new"], true),
+            ("", &["orders.old", "bills.>"], false),
+        ] {
+            assert_eq!(receives(&config(one, several), "orders.new"), expected, "{one} {several:?}");
+        }
     }
 }
