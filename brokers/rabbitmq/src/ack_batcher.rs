@@ -147,6 +147,13 @@ mod tests {
         settled.join(tags.iter().copied())
     }
 
+    #[tokio::test]
+    async fn the_task_ends_with_its_channel() {
+        let (requests, receiver) = mpsc::unbounded_channel();
+        drop(requests);
+        send_acks(receiver).await;
+    }
+
     #[test]
     fn only_acknowledgements_without_earlier_unsettled_deliveries_are_joined() {
         let mut settled = SettledTags::default();

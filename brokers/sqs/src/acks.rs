@@ -1,4 +1,5 @@
 //! Acknowledgements, which share requests.
+use aws_sdk_sqs::types::BatchResultErrorEntry;
 use idempotent_mq::SourceError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -55,15 +56,40 @@ async fn run(mut waiting: mpsc::UnboundedReceiver<PendingAck>, queue: Queue) {
         let receipts = batch.iter().map(|ack: &PendingAck| &*ack.receipt);
         let failed = queue.delete_batch(receipts, DOING).await;
         for (number, ack) in batch.drain(..).enumerate() {
-            let answer = match &failed {
-                Ok(failed) => match failed.iter().find(|entry| index(entry.id()) == Some(number)) {
-                    Some(entry) => Err(Failure::of_entry(DOING, entry).source()),
-                    None => Ok(()),
-                },
-                Err(failure) => Err(failure.source()),
-            };
             // A caller that has stopped waiting is answered by the next delivery.
-            let _ = ack.answer.send(answer);
+            let _ = ack.answer.send(answer(&failed, number));
         }
+    }
+}
+
+/// Returns the answer to the acknowledgement with this index in its batch.
+fn answer(failed: &Result<Vec<BatchResultErrorEntry>, Failure>, number: usize) -> Result<(), SourceError> {
+    let failed = failed.as_ref().map_err(Failure::source)?;
+    match failed.iter().find(|entry| index(entry.id()) == Some(number)) {
+        Some(entry) => Err(Failure::of_entry(DOING, entry).source()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_task_ends_with_its_queue() {
+        let client = crate::client("sqs://eu-west-1?endpoint=http://127.0.0.1:1").unwrap();
+        let (sender, waiting) = mpsc::unbounded_channel();
+        drop(sender);
+        run(waiting, Queue::new(client, "http://127.0.0.1:1/1/orders", "orders")).await;
+    }
+
+    #[test]
+    fn only_the_failed_entry_of_a_batch_is_an_error() {
+        let entry = BatchResultErrorEntry::builder().id("1").code("InternalError").sender_fault(false);
+        let failed = Ok(vec![entry.build().unwrap()]);
+        let answers = [0, 1, 2].map(|number| answer(&failed, number).is_ok());
+        assert_eq!(answers, [true, false, true]);
+        assert!(answer(&Err(Failure::silent(DOING, 5)), 0).is_err());
     }
 }

@@ -277,6 +277,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_keeps_the_rules_of_sqs_and_is_not_our_own() {
+        let longest = "n".repeat(256);
+        for name in ["trace", "a-b_c.D9", "awsome", "amazonas", &longest] {
+            assert!(is_name(name), "{name}");
+        }
+        let too_long = "n".repeat(257);
+        for name in ["", "a b", "gr\u{f6}\u{df}e", "AWS.trace", "Amazon.x", ".a", "a.", "a..b", OWN, &too_long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_dead_letter_keeps_the_types_of_foreign_attributes_and_loses_none() {
         let typed =
             |data_type: &str| MessageAttributeValue::builder().data_type(data_type).string_value("7").build().unwrap();
