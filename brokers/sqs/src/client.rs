@@ -23,11 +23,11 @@ use crate::error::fatal;
 /// # Errors
 /// `Fatal`: the URL is invalid, or a variable is missing.
 pub fn client(url: &str) -> Result<Client, SourceError> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    of_environment(url, variable)
+    of_environment(url, |name| std::env::var(name).ok())
 }
 
-fn of_environment(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Client, SourceError> {
+fn of_environment(url: &str, read: impl Fn(&str) -> Option<String>) -> Result<Client, SourceError> {
+    let variable = |name: &str| read(name).filter(|value| !value.is_empty());
     let doing = || format!("parsing the URL `{url}`");
     let Some((region, endpoint)) = parse(url) else {
         return Err(fatal(&doing(), "use `sqs://REGION` or `sqs://REGION?endpoint=URL`, such as `sqs://eu-west-1`"));
@@ -80,9 +80,10 @@ mod tests {
 
     #[test]
     fn credentials_are_required_except_for_an_endpoint() {
-        let error =
-            of_environment("sqs://eu-west-1", |name| (name == "AWS_ACCESS_KEY_ID").then(String::new)).unwrap_err();
-        assert!(error.to_string().contains("set AWS_ACCESS_KEY_ID"), "{error}");
+        for value in [None, Some(String::new())] {
+            let error = of_environment("sqs://eu-west-1", |_| value.clone()).unwrap_err().to_string();
+            assert!(error.contains("set AWS_ACCESS_KEY_ID"), "{error}");
+        }
         let of = |url: &str, value: Option<&str>| of_environment(url, |_| value.map(str::to_owned)).unwrap();
         assert_eq!(of("sqs://eu-west-1", Some("key")).config().region(), Some(&Region::new("eu-west-1")));
         of("sqs://eu-west-1?endpoint=http://127.0.0.1:5000", None);

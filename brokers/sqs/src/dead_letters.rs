@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use crate::SqsTag;
 use crate::address::QueueAddress;
 use crate::body::{self, StoredBody};
-use crate::error::{fatal, refused_message};
+use crate::error::{Failure, fatal, refused_message};
 use crate::fifo::identifier;
 use crate::message::delivery;
 use crate::polls::give_back;
 use crate::queue::{BATCH, FifoIds, NewMessage, Queue};
-use crate::setup::{count, open};
+use crate::setup::{count, open, open_checked};
 
 /// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
 ///
@@ -179,30 +179,25 @@ impl OpenLetters {
         if let Some(queue) = &self.queue {
             return Ok(queue.clone());
         }
-        let queue =
-            open(client, self.to.as_ref().unwrap_or(&self.address)).await.map_err(|failure| failure.source())?;
+        // With the largest message that the queue accepts.
+        let (queue, _) = open_checked(client, self.to.as_ref().unwrap_or(&self.address), None).await?;
         Ok(self.queue.insert(queue).clone())
     }
 
     /// Hides the letter that was read last for longer. Returns false if another operator has put it back or removed it: SQS deletes
     /// a letter that is gone without an error, so the deletion does not show that.
     async fn hold(&mut self, doing: &str) -> Result<bool, SourceError> {
-        match self.dead.change(&self.receipt(doing)?, HIDDEN, doing).await {
-            Ok(()) => Ok(true),
-            Err(failure) if failure.is_gone() => {
-                self.forget();
-                Ok(false)
-            }
-            Err(failure) => Err(failure.source()),
+        let is_there = still_there(self.dead.change(&self.receipt(doing)?, HIDDEN, doing).await)?;
+        if !is_there {
+            self.forget();
         }
+        Ok(is_there)
     }
 
     /// Deletes the letter that was read last.
     async fn remove(&mut self, doing: &str) -> Result<(), SourceError> {
-        match self.dead.delete(&self.receipt(doing)?, doing).await {
-            Err(failure) if !failure.is_gone() => return Err(failure.source()),
-            _ => self.forget(),
-        }
+        still_there(self.dead.delete(&self.receipt(doing)?, doing).await)?;
+        self.forget();
         Ok(())
     }
 
@@ -270,6 +265,15 @@ impl DeadLetters for SqsDeadLetters {
     }
 }
 
+/// Returns whether SQS still had the letter of a request.
+fn still_there(answer: Result<(), Failure>) -> Result<bool, SourceError> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.is_gone() => Ok(false),
+        Err(failure) => Err(failure.source()),
+    }
+}
+
 /// Returns the message that is put back for a letter.
 fn revived(queue: &Queue, Listed { delivery, tag }: &Listed) -> NewMessage {
     let StoredBody { text, mark } = body::store(&delivery.body);
@@ -289,5 +293,24 @@ fn revived(queue: &Queue, Listed { delivery, tag }: &Listed) -> NewMessage {
 impl fmt::Debug for SqsDeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqsDeadLetters").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use aws_sdk_sqs::types::BatchResultErrorEntry;
+
+    use super::*;
+
+    #[test]
+    fn a_letter_is_gone_only_if_sqs_answers_that() {
+        let failure = |code: &str| {
+            let entry = BatchResultErrorEntry::builder().id("0").code(code).sender_fault(true);
+            Err(Failure::of_entry(REMOVING, &entry.build().unwrap()))
+        };
+        assert!(still_there(Ok(())).unwrap());
+        assert!(!still_there(failure("ReceiptHandleIsInvalid")).unwrap());
+        assert!(still_there(failure("AccessDenied")).is_err());
     }
 }

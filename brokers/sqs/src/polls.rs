@@ -71,3 +71,19 @@ pub(crate) async fn give_back(queue: &Queue, receipts: impl Iterator<Item = &str
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_that_is_closed_has_its_messages_or_lets_its_task_return_them() {
+        let (answer, answered) = oneshot::channel();
+        answer.send(Ok(vec![Message::builder().build()])).unwrap();
+        assert_eq!(Poll(answered).close().len(), 1);
+        let (answer, answered) = oneshot::channel();
+        assert!(Poll(answered).close().is_empty());
+        assert!(answer.send(Ok(vec![Message::builder().build()])).is_err());
+    }
+}

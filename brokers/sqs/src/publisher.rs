@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use futures_util::future::join_all;
-use idempotent_core::{Clock, SystemClock};
+use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, chains};
 
 use crate::address::QueueAddress;
@@ -94,9 +94,9 @@ impl SqsPublisher {
             Ok(queue) => queue,
             Err(failure) => return indexes.into_iter().map(|at| (at, Err(failure.publish()))).collect(),
         };
-        let (mut results, mut accepted) = (Vec::new(), Vec::new());
+        let (mut results, mut accepted, now) = (Vec::new(), Vec::new(), SystemClock::new().wall());
         for at in indexes {
-            match convert(&queue, &messages[at]) {
+            match convert(&queue, &messages[at], now) {
                 Ok(message) => accepted.push((at, message)),
                 Err(error) => results.push((at, Err(error))),
             }
@@ -111,8 +111,8 @@ impl SqsPublisher {
 ///
 /// # Errors
 /// The queue cannot delay the message.
-fn convert(queue: &Queue, message: &OutboundMessage) -> Result<NewMessage, PublishError> {
-    let delay = message.deliver_at.map(|at| Duration::from_micros(at.0.saturating_sub(SystemClock::new().wall().0)));
+fn convert(queue: &Queue, message: &OutboundMessage, now: Timestamp) -> Result<NewMessage, PublishError> {
+    let delay = message.deliver_at.map(|at| Duration::from_micros(at.0.saturating_sub(now.0)));
     let delay = delay.filter(|delay| !delay.is_zero());
     if let Some(delay) = delay {
         let refusal = match queue.is_fifo() {
@@ -194,5 +194,43 @@ impl Publish for SqsPublisher {
 impl fmt::Debug for SqsPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqsPublisher").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue {
+        let client = crate::client("sqs://eu-west-1?endpoint=http://127.0.0.1:1").unwrap();
+        Queue::new(client, "http://127.0.0.1:1/1/orders", "orders")
+    }
+
+    #[test]
+    fn a_batch_is_limited_by_number_and_by_size() {
+        let of = |size: usize| {
+            let message = OutboundMessage::new("orders", "m", vec![b'x'; size]);
+            convert(&queue(), &message, Timestamp(0)).unwrap()
+        };
+        let rest = BATCH_SIZE - of(1).size() - of(1).size() + 1;
+        for (sizes, expected) in [
+            (vec![1; 25], vec![10, 10, 5]),
+            (vec![1, rest], vec![2]),
+            (vec![1, rest, 1], vec![2, 1]),
+            (vec![1, rest + 1, 1], vec![1, 1, 1]),
+            (vec![2 * BATCH_SIZE, 1], vec![1, 1]),
+        ] {
+            let messages = sizes.iter().map(|size| of(*size)).enumerate().collect();
+            let lengths: Vec<_> = batches(messages).iter().map(Vec::len).collect();
+            assert_eq!(lengths, expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_delay_is_15_min() {
+        let delayed = |at| convert(&queue(), &OutboundMessage::new("orders", "m", "").deliver_at(at), Timestamp(7));
+        assert_eq!(delayed(Timestamp(900_000_007)).unwrap().delay, Some(900));
+        assert!(delayed(Timestamp(900_000_008)).unwrap_err().to_string().contains("sending to the queue `orders`"));
     }
 }

@@ -1,12 +1,18 @@
 //! Dead letters: listing, putting back and removing.
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
 use idempotent_sqs::SqsDeadLetters;
+use idempotent_sqs::aws_sdk_sqs::Client;
+use idempotent_sqs::aws_sdk_sqs::config::interceptors::BeforeTransmitInterceptorContextRef;
+use idempotent_sqs::aws_sdk_sqs::config::{ConfigBag, Intercept, RuntimeComponents};
+use idempotent_sqs::aws_sdk_sqs::error::BoxError;
 use idempotent_sqs::aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 
-use crate::world::{World, client, one, receive, settle, until};
+use crate::world::{World, client, ms, one, receive, settle, until};
 
 impl World {
     /// Sends messages, and dead-letters them.
@@ -73,6 +79,7 @@ async fn a_redriven_message_keeps_its_id_and_begins_again() {
     assert_eq!((&delivery.id, &*delivery.position.source, stored), (&held.0.id, &*world.name, Some(letter)));
     assert!(letters.next().await.unwrap().is_none());
     assert!(letters.put_back().await.unwrap());
+    assert!(letters.put_back().await.unwrap_err().to_string().contains("call `next` first"));
     let again = one(&mut source).await;
     assert_eq!((&again.0.id, again.0.attempt, again.0.delivered, again.0.deaths), (&held.0.id, Some(1), Some(1), 1));
     assert_ne!(again.0.position, held.0.position);
@@ -97,6 +104,54 @@ async fn letters_that_were_read_return_when_the_handle_is_closed() {
     assert_eq!((kept.discarded, kept.skipped, kept.unread), (2, 1, 0), "{kept:?}");
     other.close().await;
     assert_eq!(world.numbers(&world.dead()).await, (1, 0));
+}
+
+/// The number of batches that change visibility timeouts.
+#[derive(Clone, Debug, Default)]
+struct Changes(Arc<AtomicU32>);
+
+impl Intercept for Changes {
+    fn name(&self) -> &'static str {
+        "Changes"
+    }
+
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let target = context.request().headers().get("x-amz-target").unwrap_or_default();
+        self.0.fetch_add(u32::from(target.ends_with("ChangeMessageVisibilityBatch")), SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn letters_that_are_being_read_are_hidden_for_longer_every_40_s() {
+    let world = World::new().await;
+    world.bury(&["1"; 3]).await;
+    let changes = Changes::default();
+    let config = world.client.config().to_builder().interceptor(changes.clone()).build();
+    let mut letters = SqsDeadLetters::new(Client::from_conf(config), &*world.name);
+    letters.next().await.unwrap().unwrap();
+    for (after, expected) in [(39, 0), (1, 1), (39, 1), (1, 2)] {
+        tokio::time::pause();
+        tokio::time::advance(ms(after * 1_000)).await;
+        tokio::time::resume();
+        letters.next().await.unwrap();
+        assert_eq!(changes.0.load(SeqCst), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_letter_whose_queue_was_deleted_is_an_error() {
+    let world = World::new().await;
+    world.bury(&["1"]).await;
+    let mut letters = world.letters();
+    letters.next().await.unwrap().unwrap();
+    world.client.delete_queue().queue_url(world.url(&world.dead()).await).send().await.unwrap();
+    assert!(letters.discard().await.unwrap_err().to_string().contains("create the queue"));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
 use idempotent_harness::servers::unusable_endpoints;
-use idempotent_mq::{Consumer, SourceError, SourceErrorKind};
+use idempotent_mq::{Consumer, Source, SourceError, SourceErrorKind};
 use idempotent_sqs::aws_sdk_sqs::Client;
 use idempotent_sqs::aws_sdk_sqs::config::{BehaviorVersion, Config, Region};
 use idempotent_sqs::aws_sdk_sqs::types::QueueAttributeName;
@@ -53,7 +53,11 @@ async fn a_queue_is_opened_by_its_url() {
     let (url, dead) = (world.url(&world.name).await, world.url(&world.dead()).await);
     SqsSource::connect(world.client.clone(), &*url).await.unwrap();
     SqsSource::builder(world.client.clone(), &*url).dead_letters(dead).connect().await.unwrap();
-    refused(SqsSource::connect(world.client.clone(), format!("{url}-of-nowhere")).await, "create the queue");
+    let nowhere = |url: &str| SqsSource::builder(world.client.clone(), url.replace("/orders", "/new-orders"));
+    refused(nowhere(&url).connect().await, "create the queue");
+    nowhere(&url).declare().connect().await.unwrap();
+    let other_account = url.rsplit_once('/').unwrap().0.rsplit_once('/').unwrap().0.to_owned() + "/999999999999/orders";
+    refused(nowhere(&other_account).declare().connect().await, "use its account and region");
 }
 
 #[tokio::test]
@@ -69,6 +73,17 @@ async fn bad_settings_are_refused() {
     refused(of_orders(|builder| builder.visibility_timeout(ms(0))).await, "`visibility_timeout` is 0ns");
     refused(of_orders(|builder| builder.visibility_timeout(ms(43_200_001))).await, "set it to 1 s to 12 h");
     refused(of_orders(|builder| builder.long_poll(ms(20_001))).await, "`long_poll` is 20.001s");
+    let url = |account: u32| format!("http://127.0.0.1:1/{account}/orders");
+    for (queue, dead) in [("orders".to_owned(), url(1)), (url(1), "orders".to_owned()), (url(1), url(1))] {
+        refused(builder(&queue).dead_letters(dead).connect().await, "`dead_letters` is the queue itself");
+    }
+    for good in [
+        builder("orders").visibility_timeout(ms(43_200_000)).long_poll(ms(20_000)),
+        builder(&url(1)).dead_letters(url(2)),
+    ] {
+        let error = good.connect().await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), SourceErrorKind::Transient, "no server answers: {error}");
+    }
     let url = "https://sqs.us-east-1.amazonaws.com/123456789012/orders";
     refused(builder(url).connect().await, "in the region `us-east-1`, and the client in `eu-west-1`");
 }
@@ -78,6 +93,8 @@ async fn a_client_without_a_server_region_or_credentials_is_an_error_with_the_re
     let closed = SqsSource::connect(client("127.0.0.1:1"), "orders").await.map(drop).unwrap_err();
     assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
     assert!(closed.to_string().contains("check the region and the endpoint"), "{closed}");
+    let declaring = SqsSource::builder(client("127.0.0.1:1"), "orders").declare().connect().await.map(drop);
+    assert!(declaring.unwrap_err().to_string().contains("opening the queue `orders`"), "nothing is created");
     let config = || Config::builder().behavior_version(BehaviorVersion::latest());
     let nowhere = Client::from_conf(config().build());
     let error = SqsSource::connect(nowhere, "orders").await.map(drop).unwrap_err();
@@ -126,7 +143,11 @@ async fn a_queue_that_gives_up_early_is_refused_unless_that_is_accepted() {
     let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
     let error = Consumer::builder(source, "billing", &executor).build(counting().0).map(drop).unwrap_err();
     assert!(error.to_string().contains("the broker gives up 8s after the first delivery"), "{error}");
+    world.limit_receives(99).await;
+    let source = world.builder().accept_max_receives(99).connect().await.unwrap();
+    assert!(source.capabilities().redelivery.is_some());
     world.limit_receives(100).await;
     let source = world.builder().connect().await.unwrap();
+    assert!(source.capabilities().redelivery.is_none(), "like a queue without a policy");
     Consumer::builder(source, "billing", &executor).build(counting().0).unwrap();
 }

@@ -72,9 +72,25 @@ async fn a_letter_that_is_too_large_loses_the_data_of_the_consumer_and_keeps_its
         assert_eq!((own(&letter).is_some(), letter.body().unwrap().len()), (is_whole, body));
         assert!(size(&letter) <= MOST, "{body}");
     }
-    world.bury_sized(&mut source, MOST, "no stock").await;
-    assert_eq!(Redrive::new().run(&mut world.letters()).await.put_back, 1);
-    assert_eq!(one(&mut source).await.0.body.len(), MOST);
+}
+
+#[tokio::test]
+async fn a_message_that_is_put_back_loses_the_data_of_the_adapter_only_where_it_has_no_room() {
+    let (world, mut source) = World::limited(MOST, MOST).await;
+    // The letters of these messages have no room for the data of the consumer either.
+    let (first, mut whole) = (1_900, MOST);
+    for place in 0..4 {
+        let body = [first, whole, whole + 1, MOST][place];
+        world.bury_sized(&mut source, body, "no stock").await;
+        assert_eq!(Redrive::new().run(&mut world.letters()).await.put_back, 1);
+        let copy = world.peek(&world.name).await.pop().unwrap();
+        assert_eq!((own(&copy).is_some(), copy.body().unwrap().len()), (place < 2, body));
+        if place == 0 {
+            whole = MOST - (size(&copy) - first);
+        }
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, Settlement::Ack).await;
+    }
 }
 
 #[tokio::test]
