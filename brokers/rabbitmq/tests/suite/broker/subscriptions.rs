@@ -97,6 +97,8 @@ async fn two_consumers<F: Future<Output = ()> + Send + 'static>(
     until("the 21st runs", async || (logs[0].runs() == 21).then_some(())).await;
     // 20 are acknowledged, and the first process holds 10.
     until("10 are ready", async || (world.count(&world.queue).await == 10).then_some(())).await;
+    // The broker counts deliveries that are still on their way to the process.
+    first.until("10 are held", |counts| counts.received == 30).await;
     assert_eq!((first.counts().acked, second.counts().received), (20, 0));
     ([first, second], logs)
 }
@@ -203,6 +205,8 @@ async fn the_order_survives_a_rolling_restart(queue: Queue, name: &str) {
         until("the sixth runs", async || (log.runs() == sent - 14 + repeated).then_some(())).await;
         until("five are ready", async || (world.count(name).await == 5).then_some(())).await;
         let active = processes.pop_front().unwrap();
+        // The broker counts deliveries that are still on their way to the process.
+        active.until("ten are held", |counts| counts.received - counts.acked == 10).await;
         if kills {
             active.kill();
             repeated += 1;
