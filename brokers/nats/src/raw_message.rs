@@ -51,6 +51,7 @@ impl StoredMessage {
         Self::found(answer.map_err(|error| unanswered(doing, error))?, doing)
     }
 
+    /// Returns the message of an answer, or `None` if the stream has none.
     fn found(answer: Response<Found>, doing: &str) -> Result<Option<Self>, SourceError> {
         match answer {
             Response::Ok(Found { message }) => Self::decode(message).map(Some).map_err(|error| transient(doing, error)),

@@ -179,7 +179,7 @@ impl OpenLetters {
         if let Some(queue) = &self.queue {
             return Ok(queue.clone());
         }
-        // With the largest message that the queue accepts.
+        // `revived` compares the message with the limit of the queue, which only `open_checked` reads.
         let (queue, _) = open_checked(client, self.to.as_ref().unwrap_or(&self.address), None).await?;
         Ok(self.queue.insert(queue).clone())
     }
