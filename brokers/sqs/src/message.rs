@@ -50,6 +50,11 @@ impl SqsTag {
         let seconds = whole_seconds(time).min(LONGEST_HOLD.saturating_sub(held));
         i32::try_from(seconds).unwrap_or(0)
     }
+
+    /// Returns the visibility timeout of an extension. A message that was held for 12 h is delivered again instead.
+    pub(crate) fn extension(&self, time: Duration) -> Option<i32> {
+        Some(self.seconds(time)).filter(|seconds| *seconds > 0)
+    }
 }
 
 /// Returns a time in seconds, rounded up.
@@ -141,11 +146,12 @@ mod tests {
         let seconds = |time: Duration| tag.seconds(time);
         assert_eq!(seconds(Duration::ZERO), 0);
         assert_eq!(seconds(Duration::from_millis(1)), 1);
-        assert_eq!(seconds(Duration::from_secs(30)), 30);
+        assert_eq!((seconds(Duration::from_secs(30)), tag.extension(Duration::from_secs(30))), (30, Some(30)));
         assert_eq!(seconds(Duration::MAX), 43_200);
         tokio::time::advance(Duration::from_secs(43_180)).await;
         assert_eq!((seconds(Duration::from_secs(10)), seconds(Duration::from_secs(30))), (10, 20));
         tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(tag.extension(Duration::from_secs(30)), None);
         assert_eq!(seconds(Duration::from_secs(30)), 0);
     }
 }

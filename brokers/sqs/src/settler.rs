@@ -82,9 +82,8 @@ impl SqsSettler {
 
     /// Extends at most ten messages.
     async fn extend(&self, held: &[Locked<'_>]) -> Result<(), SourceError> {
-        let entries = held.iter().map(|(tag, _)| (&*tag.receipt, tag.seconds(self.visibility)));
-        // A message that was held for 12 h is delivered again.
-        let entries = entries.filter(|(_, seconds)| *seconds > 0).collect::<Vec<_>>();
+        let entries = held.iter().filter_map(|(tag, _)| Some((&*tag.receipt, tag.extension(self.visibility)?)));
+        let entries: Vec<_> = entries.collect();
         if entries.is_empty() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
 cargo xtask chaos nats|pgmq|rabbitmq|rabbitmq-delayed-retry|redis-streams|kafka|kafka-retry-topic|rocketmq|sqs
                         [--seconds S] [--seed N] [--history FILE] [--store redis|sqlite] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
-cargo xtask chaos mariadb|postgres|inbox-mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
+cargo xtask chaos mariadb|postgres|postgres-pgbouncer|inbox-mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
 cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite|mariadb]
                          [--broker delay|rabbitmq|redis-streams|rocketmq] [--calm]
@@ -30,7 +30,8 @@ of the run, which is written to FILE.
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
                   checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed.
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
-  postgres        effect and record are written in one transaction (inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
+  postgres        effect and record are written in one transaction (postgres-pgbouncer: behind
+                  PgBouncer; inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once
   delay           a delay queue on Redis. No message may be lost, early or repeated, and only failing ones may be dead letters
   outbox          writers, relays and consumers on a database and a broker. Committed messages must take effect once and
@@ -248,7 +249,7 @@ impl Args {
 fn subject(name: Option<&str>) -> Result<Subject, String> {
     let stores = |name, topology| Ok(Subject::Store { name, topology, weakness: None });
     let known = || {
-        ["redis", "sqlite", "mariadb", "tiered", "postgres", "inbox-mariadb"]
+        ["redis", "sqlite", "mariadb", "tiered", "postgres", "postgres-pgbouncer", "inbox-mariadb"]
             .into_iter()
             .chain(Kind::ALL.iter().map(|kind| kind.name()))
             .chain(Play::ALL.iter().map(|play| play.name()))
@@ -261,6 +262,7 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some("mariadb") => stores("mariadb", Topology::Database { engine: Engine::MariaDb, cached: false }),
         Some("tiered") => stores("tiered", Topology::Database { engine: Engine::Postgres, cached: true }),
         Some("postgres") => Ok(Subject::Inbox { database: InboxDatabase::Postgres, flaw: None }),
+        Some("postgres-pgbouncer") => Ok(Subject::Inbox { database: InboxDatabase::PgBouncer, flaw: None }),
         Some("inbox-mariadb") => Ok(Subject::Inbox { database: InboxDatabase::MariaDb, flaw: None }),
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),

@@ -21,12 +21,15 @@ pub(super) struct Stage {
 enum Environment {
     Plain,
     Redis6,
-    Flavour(&'static Flavour),
+    Flavours(Flavours),
     RocketMq,
     Kafka,
     Sqs,
     Fuzz,
 }
+
+/// Servers of today that are used together.
+type Flavours = &'static [&'static Flavour];
 
 /// The stage of all tests.
 const TESTS: &str = "tests";
@@ -40,7 +43,10 @@ impl Stage {
         match self.environment {
             Environment::Plain | Environment::Kafka | Environment::Sqs => cargo,
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
-            Environment::Flavour(flavour) => format!("{}={} {cargo}", flavour.variable, flavour.name),
+            Environment::Flavours(flavours) => {
+                let variable = |flavour: &&Flavour| format!("{}={} ", flavour.variable, flavour.name);
+                format!("{}{cargo}", flavours.iter().map(variable).collect::<String>())
+            }
             Environment::RocketMq => format!("IDEMPOTENT_ROCKETMQ_BIN=target/brokers/bin {cargo}"),
             Environment::Fuzz => format!("{}={} {cargo}", FUZZ.0, FUZZ.1),
         }
@@ -58,9 +64,9 @@ impl Stage {
                 ("IDEMPOTENT_REDIS_SERVER", packaged::redis()?.into()),
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
-            Environment::Flavour(flavour) => {
+            Environment::Flavours(flavours) => {
                 there(flavours::all()?)?;
-                vec![flavour.environment()?]
+                flavours.iter().map(|flavour| flavour.environment()).collect::<Result<_, _>>()?
             }
             Environment::RocketMq => {
                 there(brokers::all()?)?;
@@ -86,7 +92,7 @@ impl Stage {
         Ok(match self.environment {
             Environment::Plain if self.name == TESTS => Some(flavours::of_the_system()?),
             Environment::Redis6 => Some("Redis 6.2".to_owned()),
-            Environment::Flavour(flavour) => Some(format!("{} {}", flavour.name, flavour.version()?)),
+            Environment::Flavours(flavours) => Some(flavours::versions(flavours)?),
             _ => None,
         })
     }
@@ -121,9 +127,9 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     for (version, environment, store) in [
         // Tests of the store itself need server features of Redis 7.
         ("Redis 6.2", Environment::Redis6, "conformance::"),
-        (REDIS.name, Environment::Flavour(&REDIS), ""),
-        (VALKEY.name, Environment::Flavour(&VALKEY), ""),
-        (REDICT.name, Environment::Flavour(&REDICT), ""),
+        (REDIS.name, Environment::Flavours(&[&REDIS]), ""),
+        (VALKEY.name, Environment::Flavours(&[&VALKEY]), ""),
+        (REDICT.name, Environment::Flavours(&[&REDICT]), ""),
     ] {
         for (what, package, filter) in [
             ("Redis servers", "idempotent-harness", "servers::single::"),
@@ -137,16 +143,17 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
             stages.push(stage);
         }
     }
-    for (what, package, filter, flavour) in [
-        ("MariaDB store", "idempotent-sqlx", "mysql::", &MARIADB),
-        ("MySQL store", "idempotent-sqlx", "mysql::", &MYSQL),
-        ("PostgreSQL store", "idempotent-sqlx", "postgres::", &POSTGRES),
-        ("PGMQ", "idempotent-pgmq", "", &POSTGRES),
-        ("PostgreSQL store", "idempotent-sqlx", "pooler::", &PGBOUNCER),
-        ("PGMQ", "idempotent-pgmq", "pooler::", &PGBOUNCER),
-        ("RabbitMQ", "idempotent-rabbitmq", "", &RABBITMQ),
+    let pooled: Flavours = &[&POSTGRES, &PGBOUNCER];
+    for (what, package, filter, flavours) in [
+        ("MariaDB store", "idempotent-sqlx", "mysql::", &[&MARIADB][..]),
+        ("MySQL store", "idempotent-sqlx", "mysql::", &[&MYSQL]),
+        ("PostgreSQL store", "idempotent-sqlx", "postgres::", &[&POSTGRES]),
+        ("PGMQ", "idempotent-pgmq", "", &[&POSTGRES]),
+        ("PostgreSQL store", "idempotent-sqlx", "pooler::", pooled),
+        ("PGMQ", "idempotent-pgmq", "pooler::", pooled),
+        ("RabbitMQ", "idempotent-rabbitmq", "", &[&RABBITMQ]),
     ] {
-        stages.push(tests(&format!("{what} on {}", flavour.name), package, filter, Environment::Flavour(flavour)));
+        stages.push(tests(&on(what, flavours), package, filter, Environment::Flavours(flavours)));
     }
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
@@ -158,21 +165,22 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         };
         stage
     }));
-    for (play, flavour) in [
-        ("mariadb", &MARIADB),
-        ("mariadb", &MYSQL),
-        ("inbox-mariadb", &MARIADB),
-        ("inbox-mariadb", &MYSQL),
-        ("delay-table --store mariadb", &MYSQL),
-        ("postgres", &POSTGRES),
-        ("rabbitmq --store redis", &RABBITMQ),
-        ("rabbitmq-delayed-retry --store redis", &RABBITMQ),
-        ("outbox --store postgres --broker rabbitmq", &RABBITMQ),
-        ("redis --topology cluster", &VALKEY),
+    for (play, flavours) in [
+        ("mariadb", &[&MARIADB][..]),
+        ("mariadb", &[&MYSQL]),
+        ("inbox-mariadb", &[&MARIADB]),
+        ("inbox-mariadb", &[&MYSQL]),
+        ("delay-table --store mariadb", &[&MYSQL]),
+        ("postgres", &[&POSTGRES]),
+        ("postgres-pgbouncer", pooled),
+        ("rabbitmq --store redis", &[&RABBITMQ]),
+        ("rabbitmq-delayed-retry --store redis", &[&RABBITMQ]),
+        ("outbox --store postgres --broker rabbitmq", &[&RABBITMQ]),
+        ("redis --topology cluster", &[&VALKEY]),
     ] {
         let command = format!("chaos {play} --seconds 60 --seed {seed}");
-        let stage = xtask(&format!("chaos {play} on {}", flavour.name), &command);
-        stages.push(Stage { environment: Environment::Flavour(flavour), ..stage });
+        let stage = xtask(&on(&format!("chaos {play}"), flavours), &command);
+        stages.push(Stage { environment: Environment::Flavours(flavours), ..stage });
     }
     stages.extend(["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| {
         let command = format!("soak {soak}");
@@ -187,6 +195,11 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         ),
     );
     stages
+}
+
+/// Returns the name of a stage on these servers.
+fn on(what: &str, flavours: Flavours) -> String {
+    format!("{what} on {}", flavours.iter().map(|flavour| flavour.name).collect::<Vec<_>>().join(" behind "))
 }
 
 /// Each play on each of its servers.

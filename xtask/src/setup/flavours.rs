@@ -10,12 +10,15 @@ use std::process::Command;
 use super::packaged;
 use crate::tools::{Done, capture, ran, target};
 
-/// A release of Debian, and the packages that are unpacked from it with all packages that they depend on. A package that has
-/// moved on is taken in its newest version.
+/// A release of Debian, and the packages that are unpacked from it. A package that has moved on is taken in its newest
+/// version.
 #[derive(Debug)]
 struct Suite {
     name: &'static str,
+    /// Packages that are unpacked with all packages that they depend on.
     packages: &'static [&'static str],
+    /// Packages that are unpacked alone.
+    alone: &'static [&'static str],
 }
 
 /// The release with the newest servers.
@@ -31,10 +34,16 @@ const SID: Suite = Suite {
         "redis-server",
         "valkey-server",
     ],
+    alone: &[],
 };
 
 /// The release with MariaDB 11.8, which is maintained for years.
-const TRIXIE: Suite = Suite { name: "trixie", packages: &["mariadb-client-core", "mariadb-server-core"] };
+const TRIXIE: Suite = Suite {
+    name: "trixie",
+    packages: &["mariadb-client-core", "mariadb-server-core"],
+    // The plugins for authentication. Alone, since the scripts of this package need sixty others.
+    alone: &["mariadb-server"],
+};
 
 /// A server that tests can use instead of the system's.
 #[derive(Debug)]
@@ -88,6 +97,15 @@ impl Flavour {
         let (_, told) = capture(Command::new(self.path()?).arg("--version"))?;
         version_in(&told).map(str::to_owned).ok_or_else(|| format!("{}: no version in {told:?}", self.name).into())
     }
+}
+
+/// Returns the names and versions of these servers.
+///
+/// # Errors
+/// A server is not unpacked.
+pub(crate) fn versions(flavours: &[&Flavour]) -> Result<String, Box<dyn Error>> {
+    let version = |flavour: &&Flavour| Ok(format!("{} {}", flavour.name, flavour.version()?));
+    Ok(flavours.iter().map(version).collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", "))
 }
 
 /// Returns the versions of the servers that the system has.
@@ -154,7 +172,7 @@ fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {
 /// Unpacks the packages, and makes their programs independent of the system.
 fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder)?;
-    extract(folder, suite.name, &WITH_DEPENDENCIES, suite.packages)?;
+    extract(folder, suite.name, suite.packages, suite.alone)?;
     // A variable names one folder, so all programs are in one.
     let (bin, sbin) = (folder.join("usr/bin"), folder.join("usr/sbin"));
     for program in fs::read_dir(&sbin)? {
@@ -170,16 +188,12 @@ fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The arguments of apt-get for packages with all packages that they depend on.
-const WITH_DEPENDENCIES: [&str; 4] = ["install", "--yes", "--download-only", "--no-install-recommends"];
-/// The arguments of apt-get for packages alone.
-pub(super) const ALONE: [&str; 1] = ["download"];
-
-/// Downloads packages of a release of Debian, and extracts them into `folder`.
+/// Downloads packages of a release of Debian, and extracts them into `folder`: `packages` with all packages that they
+/// depend on, and others `alone`.
 ///
 /// # Errors
 /// apt-get cannot download the packages.
-pub(super) fn extract(folder: &Path, suite: &str, download: &[&str], packages: &[&str]) -> Result<(), Box<dyn Error>> {
+pub(super) fn extract(folder: &Path, suite: &str, packages: &[&str], alone: &[&str]) -> Result<(), Box<dyn Error>> {
     let apt = folder.join("apt");
     for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
         fs::create_dir_all(apt.join(part))?;
@@ -189,7 +203,12 @@ pub(super) fn extract(folder: &Path, suite: &str, download: &[&str], packages: &
     // Nothing is installed in the folder, so apt-get adds all packages that these depend on.
     fs::write(apt.join("status"), "")?;
     apt_get(&apt, &["update"])?;
-    apt_get(&apt, &[download, packages].concat())?;
+    let install = ["install", "--yes", "--download-only", "--no-install-recommends"];
+    for (download, packages) in [(&install[..], packages), (&["download"], alone)] {
+        if !packages.is_empty() {
+            apt_get(&apt, &[download, packages].concat())?;
+        }
+    }
     for package in fs::read_dir(apt.join("archives"))? {
         let package = package?.path();
         if package.extension().is_some_and(|extension| extension == "deb") {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::flavours::{ALONE, extract};
+use super::flavours::extract;
 use crate::tools::{Done, capture, target};
 
 /// The release that contains the version below. Both programs are static, except for the C library.
@@ -24,7 +24,7 @@ pub(crate) fn all() -> Done {
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
-        if let Err(error) = extract(&folder, SUITE, &ALONE, &["prometheus"]) {
+        if let Err(error) = extract(&folder, SUITE, &[], &["prometheus"]) {
             println!("xtask setup: Prometheus could not be unpacked: {error}");
             return Ok(false);
         }

@@ -115,6 +115,26 @@ async fn a_poll_that_receives_a_message_after_the_drain_returns_it() {
 }
 
 #[tokio::test]
+async fn messages_that_arrived_and_were_not_taken_are_returned_by_a_close() {
+    let world = World::new().await;
+    let mut source = world.builder().visibility_timeout(LIMIT * 2).connect().await.unwrap();
+    for number in 0..3 {
+        world.send(&number.to_string()).await;
+    }
+    // The poll continues when the receive is dropped.
+    tokio::select! {
+        biased;
+        _ = source.receive(3) => panic!("no answer arrives at once"),
+        () = std::future::ready(()) => {}
+    }
+    until("the messages arrived", async || world.numbers(&world.name).await == (0, 3)).await;
+    let held = one(&mut source).await;
+    source.close().await;
+    assert_eq!(world.numbers(&world.name).await, (2, 1));
+    settle(&source.settler(), &held, Settlement::Ack).await;
+}
+
+#[tokio::test]
 async fn a_long_handler_keeps_its_message() {
     // A machine that stops for most of the visibility timeout proves nothing, so the handler then runs again, with a longer timeout.
     for visibility in [5_000, 10_000, 20_000] {

@@ -1,6 +1,6 @@
 //! The databases of the inbox, and what differs between them.
 use idempotent::{MySqlStore, PostgresStore, Store, StoreError};
-use idempotent_harness::servers::{MariaDbServer, PostgresServer};
+use idempotent_harness::servers::{MariaDbServer, PgBouncer, PostgresServer};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Database, MySql, Pool, Postgres};
 
@@ -10,6 +10,8 @@ use sqlx::{Connection, Database, MySql, Pool, Postgres};
 pub enum InboxDatabase {
     /// PostgreSQL.
     Postgres,
+    /// PostgreSQL behind PgBouncer.
+    PgBouncer,
     /// MariaDB, where a change of the schema commits.
     MariaDb,
 }
@@ -20,42 +22,52 @@ impl InboxDatabase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
+            Self::PgBouncer => "postgres-pgbouncer",
             Self::MariaDb => "inbox-mariadb",
         }
     }
 }
 
-/// A running server.
+/// A running server, and the pooler between it and the workers.
 pub(super) enum Server {
-    Postgres(PostgresServer),
+    Postgres(PostgresServer, Option<PgBouncer>),
     MariaDb(MariaDbServer),
 }
 
 impl Server {
     pub(super) fn start(database: InboxDatabase) -> Self {
         match database {
-            InboxDatabase::Postgres => Self::Postgres(PostgresServer::start()),
+            InboxDatabase::Postgres => Self::Postgres(PostgresServer::start(), None),
+            InboxDatabase::PgBouncer => {
+                let server = PostgresServer::start();
+                let pooler = PgBouncer::start(&server, &pooler_settings());
+                Self::Postgres(server, Some(pooler))
+            }
             InboxDatabase::MariaDb => Self::MariaDb(MariaDbServer::start_durable()),
         }
     }
 
+    /// Returns the URL for the workers.
     pub(super) fn url(&self) -> String {
         match self {
-            Self::Postgres(server) => server.url(),
+            Self::Postgres(_, Some(pooler)) => pooler.url_of("postgres"),
+            Self::Postgres(server, None) => server.url(),
             Self::MariaDb(server) => server.url(),
         }
     }
 
+    /// Returns the address in this URL.
     pub(super) fn address(&self) -> String {
         match self {
-            Self::Postgres(server) => server.address(),
+            Self::Postgres(_, Some(pooler)) => pooler.address(),
+            Self::Postgres(server, None) => server.address(),
             Self::MariaDb(server) => server.address(),
         }
     }
 
     pub(super) fn crash(&self) {
         match self {
-            Self::Postgres(server) => {
+            Self::Postgres(server, _) => {
                 server.kill();
                 server.restart();
             }
@@ -70,7 +82,7 @@ impl Server {
     pub(super) async fn prepare(&self) -> anyhow::Result<()> {
         let tables = "CREATE TABLE effects (message bigint NOT NULL, part int NOT NULL); CREATE TABLE staging (id int)";
         match self {
-            Self::Postgres(server) => {
+            Self::Postgres(server, _) => {
                 let mut store = PostgresStore::builder(server.url()).create(true);
                 if let Ok(number) = std::env::var("IDEMPOTENT_POSTGRES_PARTITIONS") {
                     store = store.partitions(number.parse()?);
@@ -91,10 +103,20 @@ impl Server {
     /// Returns the keys with the numbers of rows of both parts, and the number of consumed records.
     pub(super) async fn rows(&self) -> anyhow::Result<(Counts, i64)> {
         match self {
-            Self::Postgres(server) => Ok(Postgres::rows(&server.url()).await?),
+            Self::Postgres(server, _) => Ok(Postgres::rows(&server.url()).await?),
             Self::MariaDb(server) => Ok(MySql::rows(&server.url()).await?),
         }
     }
+}
+
+/// Returns the settings of a pooler that lends its connections by transaction where this keeps prepared statements. It finds the
+/// restarted server within a second.
+fn pooler_settings() -> String {
+    let mode = if PgBouncer::keeps_prepared_statements() { "transaction" } else { "session" };
+    format!(
+        "pool_mode = {mode}\ndefault_pool_size = 50\nserver_login_retry = 1\n\
+         ignore_startup_parameters = extra_float_digits\n"
+    )
 }
 
 /// For each message, the message and the numbers of its first and second effects.

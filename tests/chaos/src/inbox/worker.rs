@@ -43,7 +43,7 @@ pub async fn run() -> anyhow::Result<()> {
     let (sender, mut received) = mpsc::unbounded_channel();
     let work = async {
         match start.database {
-            InboxDatabase::Postgres => work::<Postgres>(&start, &mut received).await,
+            InboxDatabase::Postgres | InboxDatabase::PgBouncer => work::<Postgres>(&start, &mut received).await,
             InboxDatabase::MariaDb => work::<MySql>(&start, &mut received).await,
         }
     };

@@ -14,10 +14,12 @@ mod extras {
     }
 
     #[test]
-    fn handlers_that_end_their_transactions_on_mariadb_lose_no_message() {
-        let closing = holds(&["inbox-mariadb", "--seconds", "20", "--seed", "5"]);
-        assert_eq!(closing["name"].as_str(), Some("inbox-mariadb"));
-        println!("{closing}");
+    fn handlers_that_end_their_transactions_lose_no_message_on_mariadb_and_behind_a_pooler() {
+        for play in ["inbox-mariadb", "postgres-pgbouncer"] {
+            let closing = holds(&[play, "--seconds", "20", "--seed", "5"]);
+            assert_eq!(closing["name"].as_str(), Some(play));
+            println!("{closing}");
+        }
     }
 
     #[test]

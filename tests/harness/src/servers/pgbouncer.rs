@@ -54,11 +54,17 @@ impl PgBouncer {
         or_panic(version(&text).ok_or_else(|| format!("not a version of PgBouncer: {text:?}"))) >= PREPARES
     }
 
+    /// Returns the address, `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.0.address()
+    }
+
     /// Returns the URL of a database of this name, which the pooler forwards:
     /// `postgres://postgres@127.0.0.1:PORT/NAME`.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        format!("postgres://postgres@{}/{database}", self.0.address())
+        format!("postgres://postgres@{}/{database}", self.address())
     }
 }
 
