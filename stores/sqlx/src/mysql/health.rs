@@ -9,9 +9,8 @@ pub(super) const MAX_CONNECTIONS: &str = "SELECT CAST(@@max_connections AS SIGNE
 
 /// Returns the checks of the settings and of the tables.
 pub(super) fn queries(store: &ServerStore<MySqlDialect>) -> Vec<HealthQuery> {
-    // The statements for MySQL are also tested on MariaDB.
-    let is_mariadb = store.dialect.server.returning || store.dialect.opened_with.1;
-    let isolation = if is_mariadb { "@@tx_isolation" } else { "@@transaction_isolation" };
+    // Each server skips the comment of the other.
+    let isolation = "/*M!100000 @@tx_isolation */ /*!80000 @@transaction_isolation */";
     let query = HealthQuery::new::<MySqlDialect>;
     vec![
         query(

@@ -171,11 +171,12 @@ impl StatementBuilder {
         )
     }
 
-    /// Returns whether a run or an open transaction holds the key. $2 the lock of the key
+    /// Returns whether a run or an open transaction holds the key. The lock is shared, since another caller that looks at the same
+    /// moment holds nothing. $2 the lock of the key
     fn is_held(&self) -> String {
         format!(
             "SELECT CASE WHEN EXISTS (SELECT FROM {} WHERE id=$1 AND state=1 AND expires_at>updated_at) THEN 1::bigint \
-             WHEN pg_try_advisory_xact_lock($2) THEN 0 ELSE 1 END",
+             WHEN pg_try_advisory_xact_lock_shared($2) THEN 0 ELSE 1 END",
             self.table
         )
     }

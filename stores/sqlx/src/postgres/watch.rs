@@ -45,11 +45,12 @@ impl PostgresStore {
                     Err(_) => {}
                 }
             }
-            // A failed query is repeated.
-            if matches!(self.is_held(key).await, Ok(false)) {
-                return;
+            match self.is_held(key).await {
+                Ok(false) => return,
+                Ok(true) if subscription.is_some() => sleep(BACKSTOP).await,
+                // A failed query is repeated soon, since the run may have ended before the subscription.
+                _ => sleep(pause).await,
             }
-            sleep(if subscription.is_some() { BACKSTOP } else { pause }).await;
             pause = (pause * 2).min(POLL.1);
         }
     }

@@ -49,6 +49,8 @@ impl<D: Dialect> ServerStore<D> {
                 StatementResult::Done(None) => WriteResult::Busy,
                 StatementResult::Contended(how, error) => {
                     contended = Some(error);
+                    // The winner of a deadlock has a record, which a look finds without another deadlock.
+                    look_first = true;
                     how.into()
                 }
             };

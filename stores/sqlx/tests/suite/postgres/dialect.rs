@@ -102,7 +102,7 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
 }
 
 /// The first half of the key's hash, with the table's.
-fn lock_of(place: &Place, key: &idempotent_core::Key) -> i64 {
+pub(super) fn lock_of(place: &Place, key: &idempotent_core::Key) -> i64 {
     let high = u64::from_be_bytes(key.hash().to_be_bytes()[..8].try_into().unwrap());
     (high ^ place.salt()).cast_signed()
 }

@@ -8,6 +8,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgListener;
 use tokio::task::JoinHandle;
 
+use crate::postgres::dialect::lock_of;
 use crate::postgres::fixture::{Place, creating, server};
 use crate::support::{done, held, key, release, request};
 
@@ -208,6 +209,17 @@ async fn a_caller_that_arrives_while_the_key_is_settled_is_notified() {
     assert_eq!(words(server(), place.salt()), 1, "no word was left beside the lock of who settles");
     settling.commit().await.unwrap();
     ends("who looks finds out", tokio::spawn(waiting)).await;
+}
+
+#[tokio::test]
+async fn callers_that_look_at_the_same_moment_do_not_take_each_other_for_a_run() {
+    let place = Place::new();
+    let (store, key) = (place.open().await, key("a"));
+    let mut looking = place.other().begin().await.unwrap();
+    let look = format!("SELECT pg_advisory_xact_lock_shared({})", lock_of(&place, &key));
+    sqlx::query(AssertSqlSafe(look)).execute(&mut *looking).await.unwrap();
+    ends("nobody has the key", tokio::spawn(watch(&store, &key))).await;
+    looking.rollback().await.unwrap();
 }
 
 #[tokio::test]
