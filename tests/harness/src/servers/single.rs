@@ -166,16 +166,15 @@ impl RedisServer {
         line.unwrap_or_default().to_owned()
     }
 
-    /// Returns the product and version: `redis 7.0.15`, `valkey 8.1.4`. For Valkey, this is not the compatible Redis
-    /// version, which it also reports.
+    /// Returns the product and version: `redis 7.0.15`, `valkey 8.1.4`, `redict 7.3.6`. For other products than Redis, this
+    /// is not the compatible Redis version, which they also report.
     ///
     /// # Panics
     /// Like [`command`](Self::command).
     pub fn version(&self) -> String {
-        match self.info("valkey_version") {
-            none if none.is_empty() => format!("redis {}", self.info("redis_version")),
-            version => format!("valkey {version}"),
-        }
+        let versions = ["valkey", "redict", "redis"].map(|name| (name, self.info(&format!("{name}_version"))));
+        let own = versions.iter().find(|(_, version)| !version.is_empty());
+        own.map(|(name, version)| format!("{name} {version}")).unwrap_or_default()
     }
 
     /// Stops the process (SIGSTOP): connections stay open, but nothing is answered.
