@@ -58,7 +58,7 @@ pub(crate) use self::steps::server_steps;
 pub(crate) use self::store::{FoundRecord, ServerStore};
 pub(crate) use self::store_traits::server_store;
 pub(crate) use self::target::StatementTarget;
-pub(crate) use self::tls::{TlsSettings, select_cryptography};
+pub(crate) use self::tls::{TlsSettings, select_cryptography, unparsed};
 #[cfg(feature = "postgres")]
 pub(crate) use self::value::owner;
 pub(crate) use self::value::{Value, hex, id, in_packets};

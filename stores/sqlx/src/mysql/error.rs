@@ -90,17 +90,20 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         ),
         1129 | 1130 => (
             Denied,
-            "{database}: the server admits no connection from this host: create the user for this host, or unblock it by FLUSH \
-             HOSTS",
+            "{database}: the server admits no connection from this host: create the user for this host, or unblock it by \
+             `mariadb-admin flush-hosts` or `TRUNCATE TABLE performance_schema.host_cache`",
         ),
         3159 => (Denied, "{database}: the server takes TLS only: set `ssl-mode` in the URL"),
         1044 => (
             Denied,
-            "{database}: missing privileges on the database: GRANT SELECT, INSERT, UPDATE, DELETE on its tables",
+            "{database}: the database does not exist, or the user has no privileges on it: check the name in the URL, or GRANT \
+             SELECT, INSERT, UPDATE, DELETE on its tables",
         ),
-        1142 | 1143 | 1227 => {
-            (Denied, "{database}: missing privileges on table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
-        }
+        1142 | 1143 | 1227 => (
+            Denied,
+            "{database}: missing privileges: GRANT SELECT, INSERT, UPDATE, DELETE on `{table}` and the tables whose names begin \
+                 with it, and CREATE on the database for `create(true)`",
+        ),
         1290 | 1792 | 1836 => (NotApplied, "{database} is read-only, probably a replica: name the primary in the URL"),
         1040 | 1203 | 1226 => (
             NotApplied,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::server::{TlsSettings, select_cryptography};
+use crate::server::{TlsSettings, select_cryptography, unparsed};
 
 /// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
@@ -17,8 +17,9 @@ pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     if !["mysql", "mariadb"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
         return Err(refuse("has another scheme than `mysql` or `mariadb`"));
     }
-    let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}"))
-        .map_err(|error| refuse(&format!("cannot be read ({error})")))?;
+    let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).map_err(|error| {
+        refuse(&unparsed(&error, "ssl-mode", "DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY"))
+    })?;
     if options.get_database().is_none() {
         return Err(refuse("names no database"));
     }

@@ -46,9 +46,11 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
             "{database}: the user does not exist, or a rule of pg_hba.conf refuses the login: check the user and `sslmode` in \
              the URL",
         ),
-        "42501" => {
-            (Denied, "{database}: missing privileges on table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
-        }
+        "42501" => (
+            Denied,
+            "{database}: missing privileges: GRANT SELECT, INSERT, UPDATE, DELETE on `{table}` and the tables whose names begin \
+                 with it, and CREATE on the schema for `create(true)`",
+        ),
         READ_ONLY => (NotApplied, "{database} is read-only, probably a standby: name the primary in the URL"),
         "53300" => (
             NotApplied,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::server::{TlsSettings, select_cryptography};
+use crate::server::{TlsSettings, select_cryptography, unparsed};
 
 /// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
@@ -17,8 +17,9 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     if !["postgres", "postgresql"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
         return Err(refuse("has another scheme than `postgres`"));
     }
-    let options = PgConnectOptions::from_str(&format!("postgres://{rest}"))
-        .map_err(|error| refuse(&format!("cannot be read ({error})")))?;
+    let options = PgConnectOptions::from_str(&format!("postgres://{rest}")).map_err(|error| {
+        refuse(&unparsed(&error, "sslmode", "disable, allow, prefer, require, verify-ca, verify-full"))
+    })?;
     match tls(options.get_ssl_mode()).refusal(rest) {
         Some(what) => Err(told(&what)),
         None => {

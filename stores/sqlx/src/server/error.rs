@@ -57,7 +57,12 @@ impl ErrorContext {
             }
             None => {
                 let (kind, text) = client_error::<D>(when, &error);
-                StoreError::new(kind).because(self.named(&text)).with_source(error)
+                let told = StoreError::new(kind).because(self.named(&text));
+                match error {
+                    // The remedy of sqlx is a feature of sqlx.
+                    sqlx::Error::Configuration(_) => told,
+                    error => told.with_source(error),
+                }
             }
         }
     }

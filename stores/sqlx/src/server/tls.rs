@@ -50,6 +50,13 @@ pub(crate) fn select_cryptography() {
     }
 }
 
+/// Returns the reason why a URL cannot be read: for a wrong value of the parameter for TLS with all values.
+pub(crate) fn unparsed(error: &sqlx::Error, parameter: &str, values: &str) -> String {
+    let text = error.to_string();
+    let known = if text.contains("ssl_mode") { format!("; `{parameter}` is one of {values}") } else { String::new() };
+    format!("cannot be read ({text}){known}")
+}
+
 /// Returns the parameters after the question mark.
 fn settings(url: &str) -> impl Iterator<Item = (&str, &str)> {
     let all = url.split_once('?').map_or("", |(_, all)| all);

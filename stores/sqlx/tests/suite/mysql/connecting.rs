@@ -31,6 +31,11 @@ async fn each_refusal_of_the_server_names_its_cause_and_remedy() {
         method,
         case(user("secured:wrong"), Denied, &[&address, "Access denied", "user or password rejected"]),
         case(server().url_of("nowhere"), Denied, &["/nowhere`", "does not exist", "create it"]),
+        case(
+            server().url_of("nowhere").replace("root@", "secured:right@"),
+            Denied,
+            &["/nowhere`", "does not exist, or the user has no privileges"],
+        ),
         case(no_tls, Denied, &[&proxy.address(), "does not support TLS", "check `ssl-mode`"]),
         case(format!("mysql://me@{other}/shop"), NotApplied, &[&other, "no connection", "the host and the port"]),
     ])

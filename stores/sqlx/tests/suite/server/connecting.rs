@@ -24,6 +24,7 @@ pub(super) async fn all_are_explained(cases: Vec<Case>) {
     for Case { url, kind, words } in cases {
         let open = ServerStore::builder(&url).timeout(Duration::from_secs(2)).connect().await;
         assert!(open.is_err(), "{url}");
+        assert!(!format!("{open:?}").contains("-rsa"), "the remedy of the client: {open:?}");
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(open, kind, &words);
     }

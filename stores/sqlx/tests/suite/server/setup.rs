@@ -6,6 +6,7 @@ use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
 use idempotent_sqlx::SchemaStep;
 
 use super::fixture::{self, Place, Store as ServerStore, sql};
+use super::tls::MODE;
 use crate::support::{key, request};
 
 #[track_caller]
@@ -183,6 +184,7 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
     for (url, word) in [
         ("redis://me:hunter2@127.0.0.1/shop".to_owned(), "another scheme"),
         (format!("{}://me:hunter2@127.0.0.1:port/shop", fixture::SCHEME), "cannot be read"),
+        (format!("{}://me:hunter2@127.0.0.1/shop?{MODE}=on", fixture::SCHEME), &format!("`{MODE}` is one of")),
     ] {
         let error = ServerStore::connect(&url).await.unwrap_err();
         let told = format!("{error} {error:?} {:?}", ServerStore::builder(&url));
