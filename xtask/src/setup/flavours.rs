@@ -108,21 +108,23 @@ pub(crate) fn versions(flavours: &[&Flavour]) -> Result<String, Box<dyn Error>> 
     Ok(flavours.iter().map(version).collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", "))
 }
 
-/// Returns the versions of the servers that the system has.
+/// Returns the versions of the servers of all tests: those that the system has, and those from packages.
 ///
 /// # Errors
 /// A server is missing, or prints no version.
 pub(crate) fn of_the_system() -> Result<String, Box<dyn Error>> {
-    let programs = [
-        ("MariaDB", "mariadbd", "--version"),
-        ("PgBouncer", "pgbouncer", "--version"),
-        ("PostgreSQL", "psql", "--version"),
-        ("RabbitMQ", "rabbitmqctl", "version"),
-        ("Redis", "redis-server", "--version"),
+    let programs: [(&str, PathBuf, &str); 7] = [
+        ("MariaDB", "mariadbd".into(), "--version"),
+        ("NATS", packaged::nats()?, "--version"),
+        ("PgBouncer", "pgbouncer".into(), "--version"),
+        ("PostgreSQL", "psql".into(), "--version"),
+        ("RabbitMQ", "rabbitmqctl".into(), "version"),
+        ("Redis", "redis-server".into(), "--version"),
+        ("tansu", packaged::kafka()?, "--version"),
     ];
-    let version = |(name, program, option)| -> Result<String, Box<dyn Error>> {
-        let (_, told) = capture(Command::new(program).arg(option))?;
-        let version = version_in(&told).ok_or_else(|| format!("{program} {option}: no version in {told:?}"))?;
+    let version = |(name, program, option): (&str, PathBuf, &str)| -> Result<String, Box<dyn Error>> {
+        let (_, told) = capture(Command::new(&program).arg(option))?;
+        let version = version_in(&told).ok_or_else(|| format!("{name} {option}: no version in {told:?}"))?;
         Ok(format!("{name} {version}"))
     };
     Ok(programs.into_iter().map(version).collect::<Result<Vec<_>, _>>()?.join(", "))
