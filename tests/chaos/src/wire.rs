@@ -132,6 +132,10 @@ pub(crate) enum News {
         delivery: u64,
         after_ms: u64,
     },
+    /// The broker has delivered messages to the worker, some of them for the first time.
+    Received {
+        first: u64,
+    },
     /// The broker has taken partitions from the worker.
     Revoked {
         partitions: u64,

@@ -62,7 +62,7 @@ impl Harness {
                 self.broker.nack(delivery, id, now + Duration::from_millis(after_ms));
             }
             // Deliveries of the harness have no partitions.
-            Heard::News(News::Revoked { .. }) => {}
+            Heard::News(News::Received { .. } | News::Revoked { .. }) => {}
         }
         Ok(())
     }

@@ -92,6 +92,15 @@ impl Kind {
         self.name().starts_with("kafka")
     }
 
+    /// Returns whether the broker itself delays duplicates in flight, or `None` if a copy of a message looks like a redelivery.
+    pub(super) fn defers(self) -> Option<bool> {
+        match self {
+            Self::Rabbitmq => Some(false),
+            Self::RabbitmqDelayedRetry => Some(true),
+            _ => None,
+        }
+    }
+
     /// The one of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -85,8 +85,9 @@ struct Play {
     empty: u32,
     /// The number of messages that the broker had at the last look.
     left: Option<u64>,
-    /// True if the broker assigns partitions to workers.
-    rebalances: bool,
+    kind: Kind,
+    /// The number of messages that the broker has delivered for the first time.
+    first: u64,
     /// The number of partitions that a rebalance has taken from a worker.
     revoked: u64,
     /// Workers that ended without a kill.
@@ -137,7 +138,8 @@ pub(crate) async fn play(
         asking: JoinSet::new(),
         empty: 0,
         left: None,
-        rebalances: kind.rebalances(),
+        kind,
+        first: 0,
         revoked: 0,
         ended: Vec::new(),
         peace: args.calm,
@@ -297,6 +299,7 @@ impl Play {
                     self.publisher.send(copy, COPY_AFTER);
                 }
             }
+            Heard::News(News::Received { first }) => self.first += first,
             Heard::News(News::Revoked { partitions }) => self.revoked += partitions,
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
@@ -314,7 +317,7 @@ impl Play {
         }
         let copy = self.stalls.remove(key)?;
         self.stalled = Some(Stalled { worker, key: key.to_owned(), since: now });
-        self.next_stall = now + if self.rebalances { STALL_EVERY * 2 } else { STALL_EVERY };
+        self.next_stall = now + if self.kind.rebalances() { STALL_EVERY * 2 } else { STALL_EVERY };
         Some(copy)
     }
 
@@ -327,7 +330,7 @@ impl Play {
 
     /// Returns the time limit of a stall. A member of a group that is stopped for longer would be expelled.
     fn longest_stall(&self) -> Duration {
-        if self.rebalances { STALL } else { LONGEST_STALL }
+        if self.kind.rebalances() { STALL } else { LONGEST_STALL }
     }
 
     async fn judge(mut self, args: &Args, faults: Faults, began: Instant) -> anyhow::Result<Verdict> {
@@ -359,7 +362,12 @@ impl Play {
         let forged = self.broker.forges().then(|| ledger.copies.values().filter(is_forged).count() as u64);
         let counts = (letters.len() as u64, forged);
         tell(&mut verdict, &history, counts, ledger.resent, args.enough());
-        if self.rebalances {
+        if let Some(deferred) = self.kind.defers() {
+            let copies = self.first.saturating_sub(ledger.copies.len() as u64 + ledger.resent);
+            verdict.tell("copies by the consumer", copies, 0);
+            verdict.find(judge::copies(&history, copies).filter(|_| deferred));
+        }
+        if self.kind.rebalances() {
             // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.
             verdict.tell("revoked partitions", self.revoked, 0);
         }

@@ -108,6 +108,8 @@ impl<S: Source> Source for RecordingSource<S> {
             }
             _ => return Err(SourceError::new(SourceErrorKind::Fatal, "not known here")),
         };
+        let first = deliveries.iter().filter(|(delivery, _)| !delivery.redelivered).count() as u64;
+        self.desk.context.tell(News::Received { first });
         let mut told = Vec::new();
         for (delivery, inner) in deliveries {
             let message = serde_json::from_slice::<Message>(&delivery.body).ok();
