@@ -361,7 +361,7 @@ mod tests {
     fn an_invalid_option_is_refused_with_the_valid_ones() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
-            (&["pulsar"], "nothing is called `pulsar`; known here: redis, sqlite, mariadb, tiered, postgres, postgres-"),
+            (&["pulsar"], "nothing is called `pulsar`; known here: redis, sqlite, mariadb, tiered, postgres, "),
             (&["rabbitmq", "--store", "mysql"], "known here: redis, sqlite"),
             (&["rabbitmq", "--topology", "single"], "`--topology` says nothing of rabbitmq"),
             (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),
