@@ -21,18 +21,17 @@ cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite|maria
 cargo xtask chaos delay-table [--seconds S] [--seed N] [--store postgres|sqlite|mariadb] [--calm]
 cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
-Worker processes handle deliveries on real servers for S seconds (60 by default). Meanwhile the workers and the servers
-are killed, stopped and disconnected. Then the faults end, and all deliveries must be settled. A judge checks the history
-of the run, which is written to FILE.
+Worker processes handle deliveries on real servers for S seconds (60 by default), while workers and servers are killed, stopped
+and disconnected. Then the faults end, and all deliveries must be settled. A judge checks the history, which is written to FILE.
 
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
   nats, pgmq, rabbitmq, rabbitmq-delayed-retry (RabbitMQ 4.3), redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
                   checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed.
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
-  postgres        effect and record are written in one transaction (postgres-pgbouncer: behind
-                  PgBouncer; inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut
-                  during a COMMIT, and the server is killed. Each key must have its rows exactly once
+  postgres        effect and record are written in one transaction (postgres-pgbouncer: behind PgBouncer, by transaction from 1.24;
+                  inbox-mariadb: on MariaDB). Workers die at each crash point, connections are cut during a COMMIT, and the
+                  server is killed, but not the pooler. Each key must have its rows exactly once
   delay           a delay queue on Redis. No message may be lost, early or repeated, and only failing ones may be dead letters
   outbox          writers, relays and consumers on a database and a broker. Committed messages must take effect once and
                   in order, and rolled back ones never. Messages that always fail must be dead-lettered, and each message
@@ -48,8 +47,7 @@ of the run, which is written to FILE.
                the records, a private Redis (the default) or an SQLite file. For `outbox` and `delay-table`: PostgreSQL (the
                default), MariaDB, or an SQLite file, which cannot be killed. For `tiered`: PostgreSQL (the default) or MariaDB
   --broker     for `outbox`: the delay queue on Redis (the default), RabbitMQ, a Redis stream, or RocketMQ
-  --enough     requires the events of a run of this number of seconds instead of S. Use it on a busy machine, where fewer
-               events occur in a second
+  --enough     requires the events of a run of this number of seconds instead of S, for a busy machine
   --calm       disables all faults. Such a run is vacuous
   --weakness   removes a guard from a script, or gives the workers a bug. The run must then violate an invariant
 
