@@ -98,7 +98,10 @@ impl SettlementListener {
 // The options contain a password.
 impl fmt::Debug for SettlementListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ears").field("bells", &self.waiters).field("words", &self.notifications).finish()
+        f.debug_struct("SettlementListener")
+            .field("waiters", &self.waiters)
+            .field("notifications", &self.notifications)
+            .finish_non_exhaustive()
     }
 }
 
