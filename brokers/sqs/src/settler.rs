@@ -82,8 +82,8 @@ impl SqsSettler {
 
     /// Extends at most ten messages.
     async fn extend(&self, held: &[Locked<'_>]) -> Result<(), SourceError> {
-        let entries = held.iter().filter_map(|(tag, _)| Some((&*tag.receipt, tag.extension(self.visibility)?)));
-        let entries: Vec<_> = entries.collect();
+        let entries: Vec<_> =
+            held.iter().filter_map(|(tag, _)| Some((&*tag.receipt, tag.extension(self.visibility)?))).collect();
         if entries.is_empty() {
             return Ok(());
         }

@@ -76,7 +76,8 @@ pub(super) fn servers(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> St
         // Writing to a string cannot fail.
         let _ = match entries.get(&stage.name) {
             Some(Entry { outcome, date, commit, said, .. }) => {
-                let server = said.split_once(": ").map_or(server, |(versions, _)| versions);
+                let versions = said.split_once(": ").filter(|(versions, _)| versions.contains('.'));
+                let server = versions.map_or(server, |(versions, _)| versions);
                 let [passed, failed] = ["passed", "failed"].map(|word| number_before(said, word));
                 let outcome = outcome.word();
                 writeln!(page, "| {server} | {suite} | {outcome} | {passed} | {failed} | {date} | {commit} |")

@@ -149,19 +149,18 @@ pub(crate) fn all() -> Done {
 pub(crate) fn unpacked() -> Done {
     for suite in [&SID, &TRIXIE] {
         let mut flavours = ALL.iter().filter(|flavour| flavour.suite.name == suite.name);
-        if !flavours.all(|flavour| flavour.version().is_ok()) {
-            let folder = folder(suite)?;
-            println!(
-                "xtask setup: unpacking {} of {} into {}",
-                suite.packages.join(", "),
-                suite.name,
-                folder.display()
-            );
+        let folder = folder(suite)?;
+        let (unpacked, packages) = (folder.join("unpacked"), [suite.packages, suite.alone].concat().join(" "));
+        let is_current = fs::read_to_string(&unpacked).is_ok_and(|there| there == packages);
+        if !(is_current && flavours.all(|flavour| flavour.version().is_ok())) {
+            println!("xtask setup: unpacking {packages} of {} into {}", suite.name, folder.display());
             // The remains of an interrupted run would be mixed with new files.
             if folder.exists() {
                 fs::remove_dir_all(&folder)?;
             }
             unpack(suite, &folder)?;
+            // The last step, because the file marks the folder as complete.
+            fs::write(&unpacked, packages)?;
         }
     }
     Ok(ALL.iter().all(|flavour| flavour.version().is_ok()))

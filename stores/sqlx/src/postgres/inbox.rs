@@ -33,9 +33,10 @@ pub(super) fn statements(maker: &StatementBuilder, texts: &Statements) -> Transa
     }
 }
 
-/// Returns the statement that releases the lock. $1 the lock of the key
+/// Returns the statement that asks whether no transaction holds the key. The lock is shared, since another caller that asks at the
+/// same moment holds nothing. $1 the lock of the key
 pub(super) fn free() -> Statement {
-    Statement::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
+    Statement::numbered("SELECT pg_try_advisory_xact_lock_shared($1)::int::bigint".to_owned())
 }
 
 /// Returns whether the lock of the key was free, and whether the row was written.

@@ -59,8 +59,8 @@ impl ErrorContext {
                 let (kind, text) = client_error::<D>(when, &error);
                 let told = StoreError::new(kind).because(self.named(&text));
                 match error {
-                    // The remedy of sqlx is a feature of sqlx.
-                    sqlx::Error::Configuration(_) => told,
+                    // The text replaces the cause, which names a feature that users of this crate cannot enable.
+                    sqlx::Error::Configuration(cause) if !text.contains(&cause.to_string()) => told,
                     error => told.with_source(error),
                 }
             }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::dialect::{Dialect, WriteResult};
 use super::driver::Driver;
 use super::error::is_full;
+use super::refusal::Contention;
 use super::runner::{StatementResult, settled};
 use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};
@@ -50,7 +51,7 @@ impl<D: Dialect> ServerStore<D> {
                 StatementResult::Contended(how, error) => {
                     contended = Some(error);
                     // The winner of a deadlock has a record, which a look finds without another deadlock.
-                    look_first = true;
+                    look_first = matches!(how, Contention::Raced);
                     how.into()
                 }
             };
@@ -97,8 +98,11 @@ impl<D: Dialect> ServerStore<D> {
         request: &ClaimRequest,
         look_first: bool,
     ) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
-        if look_first && let Some(seen) = self.look(&request.key).await? {
-            return Ok(StatementResult::Done(Some(seen)));
+        if look_first {
+            match StatementTarget::pool(self).look(&request.key).await? {
+                StatementResult::Done(None) => {}
+                seen => return Ok(seen),
+            }
         }
         let claim = self.timed(BoundStatement::new(&self.texts.claim).bind_all(self.claiming(request)));
         D::claim(&mut StatementTarget::pool(self), claim, &request.key).await

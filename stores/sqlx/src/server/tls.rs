@@ -50,7 +50,7 @@ pub(crate) fn select_cryptography() {
     }
 }
 
-/// Returns the reason why a URL cannot be read: for a wrong value of the parameter for TLS with all values.
+/// Returns why a URL cannot be read. Lists the values of the parameter for TLS if its value is wrong.
 pub(crate) fn unparsed(error: &sqlx::Error, parameter: &str, values: &str) -> String {
     let text = error.to_string();
     let known = if text.contains("ssl_mode") { format!("; `{parameter}` is one of {values}") } else { String::new() };

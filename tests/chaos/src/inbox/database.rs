@@ -109,8 +109,8 @@ impl Server {
     }
 }
 
-/// Returns the settings of a pooler that lends its connections by transaction where this keeps prepared statements. It finds the
-/// restarted server within a second.
+/// Returns the settings of the pooler: by transaction if this version keeps prepared statements there, else by session. After a
+/// restart of the server, the pooler connects within a second.
 fn pooler_settings() -> String {
     let mode = if PgBouncer::keeps_prepared_statements() { "transaction" } else { "session" };
     format!(

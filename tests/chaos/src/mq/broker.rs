@@ -92,13 +92,9 @@ impl Kind {
         self.name().starts_with("kafka")
     }
 
-    /// Returns whether the broker itself delays duplicates in flight, or `None` if a copy of a message looks like a redelivery.
-    pub(super) fn defers(self) -> Option<bool> {
-        match self {
-            Self::Rabbitmq => Some(false),
-            Self::RabbitmqDelayedRetry => Some(true),
-            _ => None,
-        }
+    /// Returns whether the broker marks each delivery after the first one of a message, but not the first one of a copy.
+    pub(super) fn marks_redeliveries(self) -> bool {
+        self.name().starts_with("rabbitmq")
     }
 
     /// The one of this name.

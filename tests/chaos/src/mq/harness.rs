@@ -362,10 +362,10 @@ impl Play {
         let forged = self.broker.forges().then(|| ledger.copies.values().filter(is_forged).count() as u64);
         let counts = (letters.len() as u64, forged);
         tell(&mut verdict, &history, counts, ledger.resent, args.enough());
-        if let Some(deferred) = self.kind.defers() {
+        if self.kind.marks_redeliveries() {
+            // The publisher may have stored a message twice, so this is a tally without a judgement.
             let copies = self.first.saturating_sub(ledger.copies.len() as u64 + ledger.resent);
             verdict.tell("copies by the consumer", copies, 0);
-            verdict.find(judge::copies(&history, copies).filter(|_| deferred));
         }
         if self.kind.rebalances() {
             // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.

@@ -87,15 +87,6 @@ pub(super) fn burials(fates: &BTreeMap<&str, Fate>, fails_for_good: impl Fn(&str
     early.map(|(key, fate)| format!("D4: {key} was given up after {} of {RUNS} runs", fate.runs)).collect()
 }
 
-/// Returns a line if the consumer made copies of duplicates in flight, which the broker delays: the copies outnumber the messages
-/// that were put off for another reason, for example a failed run.
-pub(super) fn copies(history: &History, copies: u64) -> Option<String> {
-    let count = |kind| history.lines.iter().filter(|line| line.event == kind).count() as u64;
-    let others = count(Kind::Nack).saturating_sub(count(Kind::ClaimInflight));
-    (copies > others)
-        .then(|| format!("D9: {copies} copies by the consumer for {others} messages that were not in flight"))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -136,14 +127,6 @@ mod tests {
         assert_eq!(judged(&[unknown, garbage.clone()]), ["D1", "D3"]);
         assert_eq!(judged(&[dead.clone(), garbage.clone(), alive]), ["D2"]);
         assert_eq!(judged(&[dead, garbage, letter(&copy("3.0", Some(3)))]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_copy_of_a_duplicate_in_flight_is_found() {
-        let line = |event| format!(r#"{{"t0":1,"t":1,"worker":1,"key":"k","event":"{event}"}}"#) + "\n";
-        let history: History = ["claim_inflight", "nack", "nack"].map(line).concat().parse().unwrap();
-        assert_eq!(copies(&history, 1), None);
-        assert!(copies(&history, 2).unwrap().starts_with("D9: 2 copies"));
     }
 
     #[test]

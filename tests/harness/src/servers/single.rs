@@ -172,9 +172,10 @@ impl RedisServer {
     /// # Panics
     /// Like [`command`](Self::command).
     pub fn version(&self) -> String {
-        let versions = ["valkey", "redict", "redis"].map(|name| (name, self.info(&format!("{name}_version"))));
-        let own = versions.iter().find(|(_, version)| !version.is_empty());
-        own.map(|(name, version)| format!("{name} {version}")).unwrap_or_default()
+        let info = self.command(&["INFO", "server"]).text();
+        let version = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("_version:"));
+        let versions = ["valkey", "redict", "redis"].into_iter().filter_map(|name| Some((name, version(name)?)));
+        versions.map(|(name, version)| format!("{name} {}", version.trim())).next().unwrap_or_default()
     }
 
     /// Stops the process (SIGSTOP): connections stay open, but nothing is answered.

@@ -96,8 +96,8 @@ impl World {
     }
 
     pub async fn consumers(&self, queue: &str) -> Option<u32> {
-        // The check of a missing queue closes the channel.
-        let channel = self._connection.create_channel().await.unwrap();
+        // The check of a missing queue closes the channel. A channel that is opened at this moment may get the error of the closed one.
+        let channel = self._connection.create_channel().await.ok()?;
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         Some(channel.queue_declare(queue.into(), options, FieldTable::default()).await.ok()?.consumer_count())
     }
