@@ -102,7 +102,7 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         1142 | 1143 | 1227 => (
             Denied,
             "{database}: missing privileges: GRANT SELECT, INSERT, UPDATE, DELETE on `{table}` and the tables whose names begin \
-                 with it, and CREATE on the database for `create(true)`",
+             with it, and CREATE on the database for `create(true)`",
         ),
         1290 | 1792 | 1836 => (NotApplied, "{database} is read-only, probably a replica: name the primary in the URL"),
         1040 | 1203 | 1226 => (

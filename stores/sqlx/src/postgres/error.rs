@@ -49,7 +49,7 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         "42501" => (
             Denied,
             "{database}: missing privileges: GRANT SELECT, INSERT, UPDATE, DELETE on `{table}` and the tables whose names begin \
-                 with it, and CREATE on the schema for `create(true)`",
+             with it, and CREATE on the schema for `create(true)`",
         ),
         READ_ONLY => (NotApplied, "{database} is read-only, probably a standby: name the primary in the URL"),
         "53300" => (
