@@ -85,7 +85,12 @@ impl RabbitServer {
             write_config(&folder, ports, join).map_err(|e| format!("no configuration: {e}"))?;
             let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
             match ready(&mut node, ports.amqp, &folder) {
-                Ok(()) => return Ok(Self { node: Mutex::new(node), mapper, ports, _reserved: reserved, sbin, folder }),
+                Ok(()) => {
+                    let node = Mutex::new(node);
+                    let server = Self { node, mapper, ports, _reserved: reserved, sbin, folder };
+                    server.await_startup();
+                    return Ok(server);
+                }
                 // Another program has taken a port. The log must not be read a second time.
                 Err(why) if why.contains("eaddrinuse") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
@@ -269,6 +274,14 @@ impl RabbitServer {
         let mut node = self.node();
         node.stop();
         or_panic(self.again(&mut node));
+        drop(node);
+        self.await_startup();
+    }
+
+    /// Waits until the node counts as running. RabbitMQ 4.3 takes connections a moment earlier, and then deletes a
+    /// classic queue without a cancellation for its consumers.
+    fn await_startup(&self) {
+        self.eval("ok = rabbit:await_startup(), \"done\".");
     }
 
     fn again(&self, node: &mut Process) -> Result<(), String> {
