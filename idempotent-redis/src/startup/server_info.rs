@@ -22,6 +22,7 @@ impl<'a> ServerInfo<'a> {
 pub(crate) enum ServerFlavour {
     Redis,
     Valkey,
+    Redict,
     KeyDb,
     Dragonfly,
     Garnet,
@@ -52,6 +53,8 @@ impl ServerVersion {
             || info.line("executable").is_some_and(|path| path.ends_with("keydb-server"));
         let (flavour, number) = if let Some(number) = info.line("valkey_version") {
             (ServerFlavour::Valkey, number)
+        } else if let Some(number) = info.line("redict_version") {
+            (ServerFlavour::Redict, number)
         } else if let Some(number) = info.line("dragonfly_version") {
             (ServerFlavour::Dragonfly, number.trim_start_matches("df-v"))
         } else if let Some(number) = info.line("garnet_version") {
@@ -80,7 +83,7 @@ impl ServerVersion {
 
     /// Returns whether the tests run on this product.
     pub(crate) fn is_tested(&self) -> bool {
-        matches!(self.flavour, ServerFlavour::Redis | ServerFlavour::Valkey)
+        matches!(self.flavour, ServerFlavour::Redis | ServerFlavour::Valkey | ServerFlavour::Redict)
     }
 
     /// Returns whether the server has `SET … IFEQ`.
@@ -104,6 +107,7 @@ impl fmt::Display for ServerVersion {
         let name = match self.flavour {
             ServerFlavour::Redis => return write!(f, "Redis {}", self.number),
             ServerFlavour::Valkey => "Valkey",
+            ServerFlavour::Redict => "Redict",
             ServerFlavour::KeyDb => "KeyDB",
             ServerFlavour::Dragonfly => "Dragonfly",
             ServerFlavour::Garnet => "Garnet",
@@ -122,6 +126,7 @@ mod tests {
     const REDIS_6: &str = "# Server\r\nredis_version:6.2.14\r\nredis_mode:standalone\r\n";
     const REDIS_5: &str = "# Server\r\nredis_version:5.0.14\r\nredis_mode:standalone\r\n";
     const VALKEY: &str = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.4\r\n";
+    const REDICT: &str = "# Server\r\nredis_version:7.2.4\r\nredict_version:7.3.6\r\nredis_mode:standalone\r\n";
     const KEYDB: &str = "# Server\r\nredis_version:6.3.4\r\nredis_mode:standalone\r\nexecutable:/data/keydb-server\r\n";
     const KEYDB_ELSEWHERE: &str = "# Server\r\nredis_version:6.3.4\r\n# KeyDB\r\nmvcc_depth:0\r\n";
     const DRAGONFLY: &str =
@@ -134,6 +139,7 @@ mod tests {
             (REDIS_7, "Redis 7.0.15", Dialect::Flags),
             (REDIS_6, "Redis 6.2.14", Dialect::Plain),
             (VALKEY, "Valkey 8.1.4 (as Redis 7.2)", Dialect::Flags),
+            (REDICT, "Redict 7.3.6 (as Redis 7.2)", Dialect::Flags),
             (KEYDB, "KeyDB 6.3.4 (as Redis 6.3)", Dialect::Plain),
             (KEYDB_ELSEWHERE, "KeyDB 6.3.4 (as Redis 6.3)", Dialect::Plain),
             (DRAGONFLY, "Dragonfly 1.40.1 (as Redis 7.4)", Dialect::Flags),
@@ -142,7 +148,8 @@ mod tests {
             let version = ServerVersion::of(ServerInfo(info)).unwrap();
             assert_eq!((version.to_string().as_str(), version.dialect()), (shown, dialect));
             assert!(!version.is_too_old());
-            assert_eq!(version.is_tested(), shown.starts_with("Redis") || shown.starts_with("Valkey"));
+            let tested = ["Redis", "Valkey", "Redict"];
+            assert_eq!(version.is_tested(), tested.iter().any(|name| shown.starts_with(name)));
         }
     }
 

@@ -92,6 +92,11 @@ impl Kind {
         self.name().starts_with("kafka")
     }
 
+    /// Returns whether the broker itself delays a message that a consumer defers.
+    pub(super) fn delays_deferred(self) -> bool {
+        self == Self::RabbitmqDelayedRetry
+    }
+
     /// Returns whether the broker marks each delivery after the first one of a message, but not the first one of a copy.
     pub(super) fn marks_redeliveries(self) -> bool {
         self.name().starts_with("rabbitmq")

@@ -86,8 +86,8 @@ struct Play {
     /// The number of messages that the broker had at the last look.
     left: Option<u64>,
     kind: Kind,
-    /// The number of messages that the broker has delivered for the first time.
-    first: u64,
+    /// The numbers of messages that the broker has delivered for the first time, and of the copies of deferred ones among them.
+    first: (u64, u64),
     /// The number of partitions that a rebalance has taken from a worker.
     revoked: u64,
     /// Workers that ended without a kill.
@@ -139,7 +139,7 @@ pub(crate) async fn play(
         empty: 0,
         left: None,
         kind,
-        first: 0,
+        first: (0, 0),
         revoked: 0,
         ended: Vec::new(),
         peace: args.calm,
@@ -299,7 +299,7 @@ impl Play {
                     self.publisher.send(copy, COPY_AFTER);
                 }
             }
-            Heard::News(News::Received { first }) => self.first += first,
+            Heard::News(News::Received { first: (one, two) }) => self.first = (self.first.0 + one, self.first.1 + two),
             Heard::News(News::Revoked { partitions }) => self.revoked += partitions,
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
@@ -364,8 +364,10 @@ impl Play {
         tell(&mut verdict, &history, counts, ledger.resent, args.enough());
         if self.kind.marks_redeliveries() {
             // The publisher may have stored a message twice, so this is a tally without a judgement.
-            let copies = self.first.saturating_sub(ledger.copies.len() as u64 + ledger.resent);
-            verdict.tell("copies by the consumer", copies, 0);
+            let (first, deferred) = self.first;
+            verdict.tell("copies by the consumer", first.saturating_sub(ledger.copies.len() as u64 + ledger.resent), 0);
+            verdict.tell("copies of deferred messages", deferred, 0);
+            verdict.find(judge::copies(self.kind, deferred));
         }
         if self.kind.rebalances() {
             // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.

@@ -78,6 +78,11 @@ pub(super) fn letters(
     found
 }
 
+/// Returns a line if the consumer made copies of deferred messages, which the broker delays.
+pub(super) fn copies(kind: super::broker::Kind, deferred: u64) -> Option<String> {
+    (kind.delays_deferred() && deferred > 0).then(|| format!("D9: {deferred} copies of deferred messages"))
+}
+
 /// A key is buried for a reason: its handler says so, or it has had all its runs.
 pub(super) fn burials(fates: &BTreeMap<&str, Fate>, fails_for_good: impl Fn(&str) -> bool) -> Vec<String> {
     let early = fates.iter().filter(|(key, fate)| {

@@ -108,8 +108,10 @@ impl<S: Source> Source for RecordingSource<S> {
             }
             _ => return Err(SourceError::new(SourceErrorKind::Fatal, "not known here")),
         };
-        let first = deliveries.iter().filter(|(delivery, _)| !delivery.redelivered).count() as u64;
-        self.desk.context.tell(News::Received { first });
+        let first: Vec<_> = deliveries.iter().filter(|(delivery, _)| !delivery.redelivered).collect();
+        let is_deferred = |delivery: &Delivery| delivery.first_at.is_some() && delivery.attempt == Some(1);
+        let deferred = first.iter().filter(|(delivery, _)| is_deferred(delivery)).count() as u64;
+        self.desk.context.tell(News::Received { first: (first.len() as u64, deferred) });
         let mut told = Vec::new();
         for (delivery, inner) in deliveries {
             let message = serde_json::from_slice::<Message>(&delivery.body).ok();
