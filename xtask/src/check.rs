@@ -12,6 +12,7 @@ mod packages;
 mod prose;
 mod sources;
 mod translations;
+mod versions;
 
 use std::error::Error;
 
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Done {
     report.check("guides", || book::book().map(Outcome::of));
     report.check("links of pages", || links::links().map(Outcome::of));
     report.check("translations", || translations::translations().map(Outcome::of));
+    report.check("versions of servers", || versions::versions().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
     report.check("deployment samples", || deploy::samples().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
