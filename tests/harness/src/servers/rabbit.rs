@@ -86,8 +86,7 @@ impl RabbitServer {
             let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
             match ready(&mut node, ports.amqp, &folder) {
                 Ok(()) => {
-                    let node = Mutex::new(node);
-                    let server = Self { node, mapper, ports, _reserved: reserved, sbin, folder };
+                    let server = Self { node: Mutex::new(node), mapper, ports, _reserved: reserved, sbin, folder };
                     server.await_startup();
                     return Ok(server);
                 }
@@ -274,7 +273,6 @@ impl RabbitServer {
         let mut node = self.node();
         node.stop();
         or_panic(self.again(&mut node));
-        drop(node);
         self.await_startup();
     }
 
