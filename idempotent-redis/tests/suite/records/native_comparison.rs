@@ -85,8 +85,8 @@ async fn a_record_of_another_owner_is_not_replaced() {
     assert_eq!(store.complete(&next, &done(None)).await.unwrap(), Settled::Done);
 }
 
-/// Versions without completions by a comparison complete by a script what this version has claimed, and the other way round. Their handles have no terms, and the scripts of
-/// Redis 6.2 are those of the first version.
+/// Versions that complete only by scripts complete what this version has claimed, and the other way round. Their handles have no
+/// terms, and the scripts of Redis 6.2 are those of the first version.
 #[tokio::test]
 async fn records_of_every_form_are_read_and_ended_by_every_other() {
     let server = RedisServer::start();
