@@ -121,6 +121,13 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_a_deferred_message_is_found_where_the_broker_delays_it() {
+        use super::super::broker::Kind;
+        assert_eq!((copies(Kind::Rabbitmq, 2), copies(Kind::RabbitmqDelayedRetry, 0)), (None, None));
+        assert!(copies(Kind::RabbitmqDelayedRetry, 2).unwrap().starts_with("D9: 2 copies"));
+    }
+
+    #[test]
     fn a_missing_altered_or_misplaced_dead_letter_is_found() {
         let [dead, garbage] = [letter(&copy("1.0", Some(1))), letter(&copy("garbage", None))];
         let altered = Letter { content: "other".to_owned(), ..dead.clone() };
