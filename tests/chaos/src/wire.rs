@@ -132,10 +132,10 @@ pub(crate) enum News {
         delivery: u64,
         after_ms: u64,
     },
-    /// The broker has delivered messages to the worker, some of them for the first time, and some of these as copies of a message
-    /// that a consumer had deferred before its first attempt.
+    /// The broker has delivered messages to the worker, and so many of them were new copies of a message that a consumer had
+    /// deferred before its first attempt.
     Received {
-        first: (u64, u64),
+        deferred: u64,
     },
     /// The broker has taken partitions from the worker.
     Revoked {

@@ -1,6 +1,7 @@
 //! A broker, as the harness sees it.
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use async_trait::async_trait;
@@ -90,6 +91,11 @@ impl Kind {
     /// Returns whether the broker assigns partitions to workers, and reassigns them.
     pub(super) fn rebalances(self) -> bool {
         self.name().starts_with("kafka")
+    }
+
+    /// Returns the time from one message to the next. The emulator of SQS needs 15 ms for each request.
+    pub(super) fn pace(self) -> Duration {
+        Duration::from_millis(if self.name() == "sqs" { 120 } else { 40 })
     }
 
     /// Returns whether the broker itself delays a message that a consumer defers.

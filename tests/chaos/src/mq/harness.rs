@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use idempotent::{Identity, Scene};
-use idempotent_testkit::history::{History, Kind as Event};
+use idempotent_testkit::history::Kind as Event;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -32,8 +32,7 @@ use crate::verdict::{Harms, Verdict};
 use crate::wire::{Ends, News, Order, Origin};
 use crate::workers::{WORKERS, Workers, own};
 
-/// A message comes so often, unless too many are on their way to the broker.
-const PACE: Duration = Duration::from_millis(40);
+/// The number of messages on their way to the broker with which no other comes.
 const BACKLOG: usize = 150;
 /// The percentage of unreadable messages.
 const GARBAGE: u64 = 3;
@@ -43,8 +42,8 @@ const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
 const MANY: usize = 20;
 /// The shortest stall, and when another copy arrives: the lease of the stopped run has expired, and the run is still stopped.
 const STALL: Duration = LEASE.saturating_mul(2);
-/// The longest stall. A stall ends after another worker has taken over the key, which takes seconds with a slow broker.
-const LONGEST_STALL: Duration = LEASE.saturating_mul(10);
+/// The longest stall. A stall ends after another worker has taken over the key, which takes long with a slow broker.
+const LONGEST_STALL: Duration = LEASE.saturating_mul(40);
 const COPY_AFTER: Duration = LEASE.saturating_add(Duration::from_millis(200));
 /// The time that a handler must have left for a worker to be stopped in it.
 const LONG_MS: u64 = 100;
@@ -86,8 +85,8 @@ struct Play {
     /// The number of messages that the broker had at the last look.
     left: Option<u64>,
     kind: Kind,
-    /// The numbers of messages that the broker has delivered for the first time, and of the copies of deferred ones among them.
-    first: (u64, u64),
+    /// The number of copies of deferred messages that the broker has delivered for the first time.
+    deferred: u64,
     /// The number of partitions that a rebalance has taken from a worker.
     revoked: u64,
     /// Workers that ended without a kill.
@@ -139,7 +138,7 @@ pub(crate) async fn play(
         empty: 0,
         left: None,
         kind,
-        first: (0, 0),
+        deferred: 0,
         revoked: 0,
         ended: Vec::new(),
         peace: args.calm,
@@ -175,13 +174,16 @@ impl Play {
         while began.elapsed() < long {
             let now = Instant::now();
             while let Some((_, harm)) = harms.next_if(|(at, _)| began + *at <= now) {
+                if self.spares(harm) {
+                    continue;
+                }
                 if !self.workers.suffer(harm)? {
                     let jobs = if harm.is_of_the_broker() { &mut self.of_the_broker } else { &mut self.of_the_store };
                     jobs.put(harm);
                 }
             }
             while next_message <= now {
-                next_message += PACE;
+                next_message += self.kind.pace();
                 self.send();
             }
             self.turn(next_message).await?;
@@ -194,6 +196,9 @@ impl Play {
         self.of_the_store.forget();
         self.of_the_broker.forget();
         self.peace = true;
+        if let Some(stalled) = self.stalled.take() {
+            self.workers.resume_by(stalled.worker, stalled.since + STALL);
+        }
         self.workers.tell_all(&Order::Peace);
         let (mut progress, mut look) = (Progress::new(patience), Instant::now());
         while !progress.is_in_vain() && (self.is_busy() || self.empty < SURE) {
@@ -299,7 +304,7 @@ impl Play {
                     self.publisher.send(copy, COPY_AFTER);
                 }
             }
-            Heard::News(News::Received { first: (one, two) }) => self.first = (self.first.0 + one, self.first.1 + two),
+            Heard::News(News::Received { deferred }) => self.deferred += deferred,
             Heard::News(News::Revoked { partitions }) => self.revoked += partitions,
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
@@ -319,6 +324,16 @@ impl Play {
         self.stalled = Some(Stalled { worker, key: key.to_owned(), since: now });
         self.next_stall = now + if self.kind.rebalances() { STALL_EVERY * 2 } else { STALL_EVERY };
         Some(copy)
+    }
+
+    /// Returns true if this kill would leave too few workers that are ready, or end a stall before its takeover. On a busy
+    /// machine, a worker needs seconds to connect.
+    fn spares(&self, harm: Harm) -> bool {
+        let Harm::Kill(place) = harm else { return false };
+        let is_stalled = |id| self.stalled.as_ref().is_some_and(|stalled| stalled.worker == id);
+        let places = self.workers.places.iter().enumerate();
+        let ready = places.filter(|(other, process)| *other != place && process.ready).count();
+        ready < WORKERS / 2 || is_stalled(self.workers.places[place].id)
     }
 
     /// Ends the stall of a key that another worker has taken over. The stopped run then finds its lease lost.
@@ -361,13 +376,10 @@ impl Play {
         let is_forged = |(copy, confirmed): &&(Arc<Copy>, bool)| copy.forged && *confirmed;
         let forged = self.broker.forges().then(|| ledger.copies.values().filter(is_forged).count() as u64);
         let counts = (letters.len() as u64, forged);
-        tell(&mut verdict, &history, counts, ledger.resent, args.enough());
+        judge::tell(&mut verdict, &history, counts, ledger.resent, args.enough());
         if self.kind.marks_redeliveries() {
-            // The publisher may have stored a message twice, so this is a tally without a judgement.
-            let (first, deferred) = self.first;
-            verdict.tell("copies by the consumer", first.saturating_sub(ledger.copies.len() as u64 + ledger.resent), 0);
-            verdict.tell("copies of deferred messages", deferred, 0);
-            verdict.find(judge::copies(self.kind, deferred));
+            verdict.tell("copies of deferred messages", self.deferred, 0);
+            verdict.find(judge::copies(self.kind, self.deferred));
         }
         if self.kind.rebalances() {
             // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.
@@ -381,20 +393,4 @@ fn storage_key(namespace: &str, number: u64) -> String {
     // Of a number: never refused.
     let key = Identity::new(Scene::Mq, "chaos", &number).key(namespace);
     key.map(|key| key.as_str().to_owned()).unwrap_or_default()
-}
-
-/// Adds the required events of a run to the verdict.
-fn tell(verdict: &mut Verdict, history: &History, (letters, forged): (u64, Option<u64>), resent: u64, seconds: u64) {
-    let count = |event| history.lines.iter().filter(|line| line.event == event).count() as u64;
-    let some = (seconds / 5).max(1);
-    verdict.tell("published keys", count(Event::Produced), some);
-    verdict.tell("acknowledged", count(Event::Ack), some);
-    verdict.tell("put off", count(Event::Nack), some);
-    verdict.tell("duplicates of what was done", count(Event::ClaimConsumed), some);
-    verdict.tell("duplicates in flight", count(Event::ClaimInflight), some);
-    verdict.tell("dead letters", letters, some);
-    if let Some(forged) = forged {
-        verdict.tell("forged messages", forged, 1);
-    }
-    verdict.tell("published again", resent, u64::from(seconds >= 5));
 }

@@ -5,6 +5,7 @@ use idempotent_testkit::history::{History, Kind};
 
 use super::broker::Letter;
 use super::publisher::Ledger;
+use crate::verdict::Verdict;
 use crate::worker::RUNS;
 
 /// The result of a key in the history of the workers.
@@ -90,6 +91,28 @@ pub(super) fn burials(fates: &BTreeMap<&str, Fate>, fails_for_good: impl Fn(&str
         fate.buried && !said && (fate.failed || fate.runs < RUNS)
     });
     early.map(|(key, fate)| format!("D4: {key} was given up after {} of {RUNS} runs", fate.runs)).collect()
+}
+
+/// Adds the required events of a run to the verdict.
+pub(super) fn tell(
+    verdict: &mut Verdict,
+    history: &History,
+    (letters, forged): (u64, Option<u64>),
+    resent: u64,
+    seconds: u64,
+) {
+    let count = |event| history.lines.iter().filter(|line| line.event == event).count() as u64;
+    let some = (seconds / 5).max(1);
+    verdict.tell("published keys", count(Kind::Produced), some);
+    verdict.tell("acknowledged", count(Kind::Ack), some);
+    verdict.tell("put off", count(Kind::Nack), some);
+    verdict.tell("duplicates of what was done", count(Kind::ClaimConsumed), some);
+    verdict.tell("duplicates in flight", count(Kind::ClaimInflight), some);
+    verdict.tell("dead letters", letters, some);
+    if let Some(forged) = forged {
+        verdict.tell("forged messages", forged, 1);
+    }
+    verdict.tell("published again", resent, u64::from(seconds >= 5));
 }
 
 #[cfg(test)]

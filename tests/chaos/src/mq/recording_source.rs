@@ -108,10 +108,10 @@ impl<S: Source> Source for RecordingSource<S> {
             }
             _ => return Err(SourceError::new(SourceErrorKind::Fatal, "not known here")),
         };
-        let first: Vec<_> = deliveries.iter().filter(|(delivery, _)| !delivery.redelivered).collect();
-        let is_deferred = |delivery: &Delivery| delivery.first_at.is_some() && delivery.attempt == Some(1);
-        let deferred = first.iter().filter(|(delivery, _)| is_deferred(delivery)).count() as u64;
-        self.desk.context.tell(News::Received { first: (first.len() as u64, deferred) });
+        let is_copy =
+            |delivery: &Delivery| !delivery.redelivered && delivery.first_at.is_some() && delivery.attempt == Some(1);
+        let deferred = deliveries.iter().filter(|(delivery, _)| is_copy(delivery)).count() as u64;
+        self.desk.context.tell(News::Received { deferred });
         let mut told = Vec::new();
         for (delivery, inner) in deliveries {
             let message = serde_json::from_slice::<Message>(&delivery.body).ok();
