@@ -85,12 +85,12 @@ mod consumer;
 mod dead_letters;
 mod delay;
 pub mod docs;
+mod envelope;
 mod error;
 mod handler;
 mod memory_queue;
 mod message;
 mod message_log;
-mod own_data;
 mod publish;
 mod redrive;
 mod schedule;
@@ -103,6 +103,7 @@ pub use self::consumer::{
 };
 pub use self::dead_letters::{ContentIds, DeadLetters, LetterId, StoredLetter, answer_within};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
+pub use self::envelope::{Datum, Envelope, Field, MessagePlace};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
 pub use self::memory_queue::{MemoryDeadLetters, MemoryQueue, MemorySource, MemoryTag};
@@ -110,7 +111,6 @@ pub use self::message::{Delivery, Headers, KeyFrom, Message, Position, TRACE_HEA
 pub use self::message_log::{
     DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,
 };
-pub use self::own_data::{MessagePlace, OwnData};
 pub use self::publish::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
 pub use self::redrive::{Redrive, RedriveResult, RedriveStep, RedriveSummary};
 pub use self::schedule::Schedule;

@@ -1,9 +1,10 @@
 //! Mapping between the headers of Kafka and the headers of a delivery.
+use std::borrow::Cow;
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Headers, MessagePlace, OwnData, SourceError};
+use idempotent_mq::{Envelope, Field, Headers, MessagePlace, SourceError};
 use rdkafka::message::{Header, Headers as ClientHeaders, OwnedHeaders};
 
 use crate::error::fatal;
@@ -11,54 +12,32 @@ use crate::error::fatal;
 /// The prefix of headers of a producer that have the name of one of the adapter's headers.
 const USER: &str = "idempotent-user-";
 
-pub(crate) const ID: &str = "idempotent-id";
-/// The business key of a message whose record key is its aggregate.
-pub(crate) const KEY: &str = "idempotent-key";
+/// The prefix of the adapter's own headers.
+const OWN: &str = "idempotent-";
 /// The topic and the partition of a message in a retry topic or among the dead letters.
-pub(crate) const TOPIC: &str = "idempotent-topic";
-pub(crate) const PARTITION: &str = "idempotent-partition";
+pub(crate) const TOPIC: Field = Field::Origin("topic");
+pub(crate) const PARTITION: Field = Field::Origin("partition");
 /// The record key of a message among the dead letters. Missing if the key is null.
-pub(crate) const RECORD_KEY: &str = "idempotent-record-key";
+pub(crate) const RECORD_KEY: Field = Field::Origin("record-key");
 /// Marks a message whose value is null.
-pub(crate) const TOMBSTONE: &str = "idempotent-tombstone";
+pub(crate) const TOMBSTONE: Field = Field::Origin("tombstone");
 /// The parts of its message that a dead letter lacks, because a letter with them would be too large.
-pub(crate) const OMITTED: &str = "idempotent-omitted";
+pub(crate) const OMITTED: Field = Field::Origin("omitted");
 /// The topic, the partition and the offset of the record from which a dead letter was made.
-pub(crate) const RECORD: &str = "idempotent-record";
-pub(crate) const ATTEMPT: &str = "idempotent-attempt";
-pub(crate) const DUE: &str = "idempotent-due";
-pub(crate) const FIRST_AT: &str = "idempotent-first-at";
-pub(crate) const DEATHS: &str = "idempotent-deaths";
-const REASON: &str = "idempotent-reason";
-const LETTER: &str = "idempotent-letter";
-const ATTEMPTS: &str = "idempotent-attempts";
-const LAST_AT: &str = "idempotent-last-at";
+pub(crate) const RECORD: Field = Field::Origin("record");
 /// The last header of a copy whose producer wrote unreadable headers: the number of the adapter's headers before this one.
-const TAIL: &str = "idempotent-tail";
+const TAIL: Field = Field::Origin("tail");
 
-/// The headers of the adapter, with the kind of their data.
-const OWN: [(&str, OwnData); 17] = [
-    (ID, OwnData::Identity),
-    (KEY, OwnData::Identity),
-    (TAIL, OwnData::Identity),
-    (FIRST_AT, OwnData::History),
-    (DEATHS, OwnData::History),
-    (ATTEMPT, OwnData::Attempt),
-    (DUE, OwnData::Attempt),
-    (TOPIC, OwnData::Origin),
-    (PARTITION, OwnData::Origin),
-    (RECORD_KEY, OwnData::Origin),
-    (TOMBSTONE, OwnData::Origin),
-    (OMITTED, OwnData::Origin),
-    (RECORD, OwnData::Origin),
-    (REASON, OwnData::Letter),
-    (LETTER, OwnData::Letter),
-    (ATTEMPTS, OwnData::Letter),
-    (LAST_AT, OwnData::Letter),
-];
+/// Returns the name of the header with a field.
+pub(crate) fn name_of(field: Field) -> String {
+    format!("{OWN}{}", field.name())
+}
 
-fn own(name: &str) -> Option<(&'static str, OwnData)> {
-    OWN.into_iter().find(|(own, _)| *own == name)
+/// Returns the field that a header contains.
+fn own(name: &str) -> Option<Field> {
+    let name = name.strip_prefix(OWN)?;
+    let origins = [TOPIC, PARTITION, RECORD_KEY, TOMBSTONE, OMITTED, RECORD, TAIL];
+    Field::named(name).or_else(|| origins.into_iter().find(|origin| origin.name() == name))
 }
 
 /// True in a program in which a panic ends the process.
@@ -112,7 +91,7 @@ pub(crate) struct ReceivedHeaders {
     /// The headers of the producer. Empty if they are unreadable.
     pub(crate) plain: Headers,
     /// The headers of the adapter that the place of the message believes.
-    own: Vec<(&'static str, Vec<u8>)>,
+    own: Vec<(Field, Vec<u8>)>,
     /// True if the client cannot represent the headers of the producer.
     pub(crate) is_unreadable: bool,
 }
@@ -128,13 +107,13 @@ impl ReceivedHeaders {
             read.is_unreadable = true;
             return read;
         };
-        let tail = last.first().filter(|(name, _)| name == TAIL).and_then(|(_, value)| number::<usize>(value));
+        let tail = last.first().filter(|(name, _)| own(name) == Some(TAIL)).and_then(|(_, value)| number::<usize>(value));
         let start = tail.and_then(|own| count.checked_sub(own.checked_add(1)?));
         let all = names.read(headers, start.unwrap_or(0)..count);
         read.is_unreadable = start.is_some() || all.is_none();
         for (name, value) in all.unwrap_or_default() {
             match own(&name) {
-                Some((name, data)) if place.believes(data) => read.own.push((name, value)),
+                Some(field) if place.believes(field) => read.own.push((field, value)),
                 Some(_) => {}
                 None => read.plain.push(name.strip_prefix(USER).unwrap_or(&name), value),
             }
@@ -142,28 +121,24 @@ impl ReceivedHeaders {
         read
     }
 
-    /// Returns the last value of one of the adapter's headers.
-    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
-        self.own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| &**value)
+    /// Returns the envelope of the message, which came from this place.
+    pub(crate) fn envelope(&self, place: MessagePlace) -> Envelope {
+        Envelope::read(place, |field| std::str::from_utf8(self.bytes(field)?).ok().map(Cow::Borrowed))
+    }
+
+    /// Returns the last value of a field.
+    pub(crate) fn bytes(&self, field: Field) -> Option<&[u8]> {
+        self.own.iter().rev().find(|(own, _)| *own == field).map(|(_, value)| &**value)
     }
 
     /// Returns a text, or `None` if the header is missing, empty, or not UTF-8.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        text(self.bytes(name)?)
+    pub(crate) fn text(&self, field: Field) -> Option<&str> {
+        text(self.bytes(field)?)
     }
 
     /// Returns a number, or `None` if the header is missing or not a number.
-    pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
-        number(self.bytes(name)?)
-    }
-
-    /// Returns the data of a dead letter, or `None` if another program wrote the message.
-    pub(crate) fn letter(&self) -> Option<DeadLetter> {
-        let reason = std::str::from_utf8(self.bytes(REASON)?).ok()?.to_owned();
-        let mut letter = DeadLetter::because(reason, Timestamp(self.number(LAST_AT)?));
-        (letter.id, letter.first_at) = (self.text(LETTER).map(str::to_owned), Timestamp(self.number(FIRST_AT)?));
-        (letter.attempts, letter.deaths) = (self.number(ATTEMPTS)?, self.number(DEATHS)?);
-        Some(letter)
+    pub(crate) fn number<N: std::str::FromStr>(&self, field: Field) -> Option<N> {
+        number(self.bytes(field)?)
     }
 }
 
@@ -206,32 +181,32 @@ impl HeaderWriter {
             return self.headers;
         }
         let own = self.own.to_string();
-        self.headers.insert(Header { key: TAIL, value: Some(&own) })
+        self.headers.insert(Header { key: &name_of(TAIL), value: Some(&own) })
     }
 
-    /// Appends one of the adapter's headers.
-    pub(crate) fn set(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.headers = self.headers.insert(Header { key: name, value: Some(value.as_ref()) });
-        self.own += 1;
+    /// Appends the fields of an envelope.
+    pub(crate) fn envelope(mut self, envelope: &Envelope) -> Self {
+        envelope.write(|field, value| self = mem::take(&mut self).set(field, value.to_string()));
         self
     }
 
-    /// Appends one of the adapter's headers, if there is a value.
-    pub(crate) fn set_some(self, name: &str, value: Option<impl AsRef<[u8]>>) -> Self {
+    /// Appends a field.
+    pub(crate) fn set(mut self, field: Field, value: impl AsRef<[u8]>) -> Self {
+        self.own += 1;
+        self.insert(&name_of(field), value.as_ref())
+    }
+
+    /// Appends a field, if there is a value.
+    pub(crate) fn set_some(self, field: Field, value: Option<impl AsRef<[u8]>>) -> Self {
         match value {
-            Some(value) => self.set(name, value),
+            Some(value) => self.set(field, value),
             None => self,
         }
     }
 
-    /// Appends the data of a dead letter.
-    pub(crate) fn letter(self, letter: &DeadLetter) -> Self {
-        self.set(REASON, letter.reason.as_bytes())
-            .set_some(LETTER, letter.id.as_ref())
-            .set(ATTEMPTS, letter.attempts.to_string())
-            .set(FIRST_AT, letter.first_at.0.to_string())
-            .set(LAST_AT, letter.last_at.0.to_string())
-            .set(DEATHS, letter.deaths.to_string())
+    fn insert(mut self, key: &str, value: &[u8]) -> Self {
+        self.headers = self.headers.insert(Header { key, value: Some(value) });
+        self
     }
 
     /// Appends headers of a producer. Returns `None` if Kafka cannot transmit a name.
@@ -241,7 +216,7 @@ impl HeaderWriter {
                 return None;
             }
             let is_reserved = own(name).is_some() || name.starts_with(USER);
-            self = if is_reserved { self.set(&format!("{USER}{name}"), value) } else { self.set(name, value) };
+            self = if is_reserved { self.insert(&format!("{USER}{name}"), value) } else { self.insert(name, value) };
         }
         Some(self)
     }
@@ -250,7 +225,10 @@ impl HeaderWriter {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use Field::{Attempt, Deaths, Id, LastAt, Reason};
     use MessagePlace::{DeadLetters, Queue, Retry};
+    use idempotent_core::Timestamp;
+    use idempotent_mq::{DeadLetter, Delivery, Position};
 
     use super::*;
 
@@ -280,7 +258,7 @@ mod tests {
             ("gr\u{f6} \u{df}e", &[0, 255, 13, 10]),
             ("via", b"first"),
             ("nothing", b""),
-            (DEATHS, b"9"),
+            ("idempotent-deaths", b"9"),
             ("idempotent-user-x", b"x"),
         ] {
             headers.push(name, value);
@@ -288,18 +266,19 @@ mod tests {
         headers
     }
 
-    fn letter() -> DeadLetter {
+    fn dead() -> Envelope {
         let mut letter = DeadLetter::because("two\r\nlines", Timestamp(9));
         (letter.attempts, letter.first_at, letter.deaths, letter.id) = (3, Timestamp(4), 2, Some("k:1".into()));
-        letter
+        Envelope::of(&Delivery::new(Position::of("orders"), Vec::new()).id("m-1")).dead(&letter)
     }
 
     #[test]
     fn headers_arrive_as_they_were_sent_and_none_is_taken_for_one_of_the_adapter() {
-        let written = HeaderWriter::default().append(&sent()).unwrap().set(ID, "m-1").finish();
+        let written = HeaderWriter::default().append(&sent()).unwrap().set(Id, "m-1").finish();
         let read = read(&written, Queue);
         assert!(read.plain == sent());
-        assert_eq!((read.text(ID), read.number::<u32>(DEATHS)), (Some("m-1"), None));
+        let envelope = read.envelope(Queue);
+        assert_eq!((envelope.id.as_deref(), envelope.deaths), (Some("m-1"), 0));
         let mut unsendable = Headers::default();
         unsendable.push("nul\0", "");
         assert!(HeaderWriter::default().append(&unsendable).is_none());
@@ -309,33 +288,33 @@ mod tests {
     fn a_copy_keeps_the_headers_of_the_producer_and_has_new_ones_of_the_adapter() {
         let null = OwnedHeaders::new().insert(Header { key: "null", value: None::<&[u8]> });
         let null = HeaderWriter { headers: null, ..HeaderWriter::default() };
-        let first = null.append(&sent()).unwrap().set(ATTEMPT, "2").set(ID, "m-1").finish();
-        let letter = letter();
-        let copy = HeaderWriter::copy(Some(&first), false).set(ID, "m-1").letter(&letter).finish();
+        let first = null.append(&sent()).unwrap().set(Attempt, "2").set(Id, "m-1").finish();
+        let dead = dead();
+        let copy = HeaderWriter::copy(Some(&first), false).envelope(&dead).finish();
         assert_eq!(copy.get(0), Header { key: "null", value: None });
         let read = read(&copy, DeadLetters);
-        assert_eq!((read.letter(), read.text(ATTEMPT), read.text(ID)), (Some(letter), None, Some("m-1")));
+        assert_eq!((read.envelope(DeadLetters), read.text(Attempt)), (dead, None));
         assert_eq!(read.plain.len(), sent().len() + 1);
     }
 
     #[test]
     fn a_copy_of_unreadable_headers_has_readable_data_of_the_adapter_and_all_its_bytes() {
-        let received = HeaderWriter::default().append(&sent()).unwrap().set(ATTEMPT, "9").finish();
+        let received = HeaderWriter::default().append(&sent()).unwrap().set(Attempt, "9").finish();
         let produced = received.count();
         let fresh = ReceivedHeaders::read(&Unreadable(received.clone(), produced), Queue, Names::Unknown);
         assert!(fresh.is_unreadable && fresh.plain.is_empty() && fresh.own.is_empty());
         let behind = ReceivedHeaders::read(&Unreadable(received.clone(), 1), Queue, Names::Unknown);
         assert!(behind.is_unreadable && behind.own.is_empty(), "a readable header at the end is no copy");
-        let retry = HeaderWriter::copy(Some(&received), true).set(ID, "m-1").set(ATTEMPT, "2").finish();
+        let retry = HeaderWriter::copy(Some(&received), true).set(Id, "m-1").set(Attempt, "2").finish();
         // A further copy has the headers of the first one in front.
-        let letter = letter();
-        let dead = HeaderWriter::copy(Some(&retry), true).set(ID, "m-1").set(TOPIC, "orders").letter(&letter).finish();
+        let dead = HeaderWriter::copy(Some(&retry), true).set(TOPIC, "orders").envelope(&self::dead()).finish();
         let (at_retry, at_dead) = (Unreadable(retry, produced), Unreadable(dead.clone(), produced + 3));
         let read = |headers, place| ReceivedHeaders::read(headers, place, Names::Utf8);
         let (retry, dead_letter) = (read(&at_retry, Retry), read(&at_dead, DeadLetters));
         assert!(retry.is_unreadable && dead_letter.is_unreadable);
-        assert_eq!((retry.text(ID), retry.number::<u32>(ATTEMPT)), (Some("m-1"), Some(2)));
-        assert_eq!((dead_letter.letter(), dead_letter.text(TOPIC)), (Some(letter), Some("orders")));
+        let retried = retry.envelope(Retry);
+        assert_eq!((retried.id.as_deref(), retried.attempt), (Some("m-1"), Some(2)));
+        assert_eq!((dead_letter.envelope(DeadLetters), dead_letter.text(TOPIC)), (self::dead(), Some("orders")));
         assert!((0..produced).all(|at| dead.get(at) == received.get(at)));
     }
 
@@ -353,35 +332,52 @@ mod tests {
         for (tail, is_unreadable) in
             [("0", true), ("2", true), ("3", false), ("-1", false), ("18446744073709551615", false)]
         {
-            let headers = HeaderWriter::default().set("a", "1").set(ID, "m-1").set(TAIL, tail).finish();
+            let headers = HeaderWriter::default().insert("a", b"1").set(Id, "m-1").set(TAIL, tail).finish();
             let read = read(&headers, Queue);
             assert_eq!((read.is_unreadable, read.text(TOPIC)), (is_unreadable, None), "{tail}");
         }
     }
 
     #[test]
-    fn a_producer_decides_neither_the_attempt_nor_the_topic_nor_the_reason() {
-        let all = OWN.iter().fold(HeaderWriter::default(), |headers, (name, _)| headers.set(name, "7"));
-        // The name of the last one has another meaning.
-        let all = all.set("plain", "").finish();
-        let known = |place| {
-            let read = read(&all, place);
-            OWN.iter().map(|(name, _)| *name).filter(|name| read.bytes(name).is_some()).collect::<Vec<_>>()
-        };
-        assert_eq!(known(Queue), [ID, KEY, TAIL, FIRST_AT, DEATHS]);
-        let retry =
-            [ID, KEY, TAIL, FIRST_AT, DEATHS, ATTEMPT, DUE, TOPIC, PARTITION, RECORD_KEY, TOMBSTONE, OMITTED, RECORD];
-        assert_eq!(known(Retry), retry);
-        let dead = known(DeadLetters);
-        assert!(!dead.contains(&ATTEMPT) && !dead.contains(&DUE) && read(&all, DeadLetters).letter().is_some());
+    fn headers_of_earlier_versions_are_read_where_they_are_believed() {
+        let stored = [
+            ("idempotent-id", "m-1"),
+            ("idempotent-key", "order-17"),
+            ("idempotent-first-at", "4"),
+            ("idempotent-deaths", "2"),
+            ("idempotent-attempt", "3"),
+            ("idempotent-due", "8"),
+            ("idempotent-reason", "no stock"),
+            ("idempotent-letter", "k:1"),
+            ("idempotent-attempts", "5"),
+            ("idempotent-last-at", "9"),
+            ("idempotent-topic", "orders"),
+            ("idempotent-partition", "6"),
+            ("idempotent-record-key", "k"),
+            ("idempotent-tombstone", "true"),
+            ("idempotent-omitted", "headers"),
+            ("idempotent-record", "orders/6/1"),
+        ];
+        let stored = stored.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+            headers.insert(Header { key, value: Some(value) })
+        });
+        let at = |place| read(&stored, place);
+        let (queue, retry, dead) = (at(Queue).envelope(Queue), at(Retry).envelope(Retry), at(DeadLetters));
+        assert_eq!((queue.id.as_deref(), queue.business_key.as_deref()), (Some("m-1"), Some("order-17")));
+        assert_eq!((queue.first_at, queue.deaths, queue.attempt, queue.letter), (Some(Timestamp(4)), 2, None, None));
+        assert_eq!((retry.attempt, retry.due), (Some(3), Some(Timestamp(8))));
+        let letter = dead.envelope(DeadLetters).letter.unwrap();
+        assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
+        let origins = [TOPIC, PARTITION, RECORD_KEY, TOMBSTONE, OMITTED, RECORD];
+        assert!(origins.iter().all(|origin| dead.text(*origin).is_some() && at(Queue).text(*origin).is_none()));
+        assert!(at(DeadLetters).plain.is_empty());
     }
 
     #[test]
     fn damaged_headers_of_the_adapter_are_like_missing_ones() {
-        let headers = [ID, DEATHS, ATTEMPT, REASON, LAST_AT]
-            .iter()
-            .fold(HeaderWriter::default(), |headers, name| headers.set(name, "7").set(name, [0xff]));
+        let fields = [Id, Deaths, Attempt, Reason, LastAt].into_iter();
+        let headers = fields.fold(HeaderWriter::default(), |headers, field| headers.set(field, "7").set(field, [0xff]));
         let read = read(&headers.finish(), DeadLetters);
-        assert_eq!((read.text(ID), read.number::<u32>(DEATHS), read.letter()), (None, None, None));
+        assert_eq!(read.envelope(DeadLetters), Envelope::default());
     }
 }

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
-    DeadLetter, Delivery, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind, Retry,
+    DeadLetter, Delivery, Envelope, Field, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind, Retry,
 };
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message, OwnedHeaders};
 
 use crate::headers::{
-    ABORTS, ATTEMPT, DEATHS, DUE, FIRST_AT, HeaderWriter, ID, KEY, Names, OMITTED, PARTITION, RECORD, RECORD_KEY,
-    ReceivedHeaders, TOMBSTONE, TOPIC,
+    ABORTS, HeaderWriter, Names, OMITTED, PARTITION, RECORD, RECORD_KEY, ReceivedHeaders, TOMBSTONE, TOPIC, name_of,
 };
 use crate::place::PartitionName;
 
@@ -85,11 +84,12 @@ impl Copy {
         let headers = HeaderWriter::default().append(&message.headers).ok_or_else(|| {
             PublishError::new(PublishErrorKind::Refused, "a header name contains a NUL character; remove it")
         })?;
-        let business_key = message.business_key.as_ref().filter(|_| message.aggregate.is_some());
+        let mut envelope = Envelope::sent(message);
+        envelope.business_key = envelope.business_key.filter(|_| message.aggregate.is_some());
         Ok(Self {
             key: record_key.map(|key| key.clone().into_bytes()),
             body: Some(message.body.clone()),
-            headers: headers.set(ID, &message.id).set_some(KEY, business_key).finish(),
+            headers: headers.envelope(&envelope).finish(),
             partition: None,
         })
     }
@@ -111,13 +111,11 @@ pub(crate) fn convert(
     let mut delivery = Delivery::new(position, message.payload().unwrap_or_default().to_vec());
     let record = format!("{topic}/{number}/{offset}");
     let origin = format!("{record}-{time}");
-    delivery.id = Some(own.text(ID).map_or_else(|| origin.clone(), str::to_owned));
-    let record_key = message.key().and_then(|key| std::str::from_utf8(key).ok());
-    let business_key = own.text(KEY).map(str::to_owned);
-    delivery.business_key = business_key.clone().or_else(|| record_key.map(str::to_owned));
-    delivery.attempt = Some(own.number(ATTEMPT).unwrap_or(1));
-    delivery.first_at = own.number(FIRST_AT).map(Timestamp);
-    delivery.deaths = own.number(DEATHS).unwrap_or(0);
+    delivery.id = Some(origin.clone());
+    delivery.business_key = message.key().and_then(|key| std::str::from_utf8(key).ok()).map(str::to_owned);
+    let envelope = own.envelope(place);
+    let business_key = envelope.business_key.clone();
+    envelope.open(&mut delivery);
     let original = Original {
         key: message.key().map(<[u8]>::to_vec),
         is_tombstone: message.payload().is_none(),
@@ -132,14 +130,14 @@ pub(crate) fn convert(
     delivery.headers = std::mem::take(&mut own.plain);
     delivery.unreadable = own.is_unreadable.then_some(Cow::Borrowed(UNREADABLE));
     if original.is_tombstone {
-        delivery.headers.push(TOMBSTONE, "true");
+        delivery.headers.push(name_of(TOMBSTONE), "true");
     }
     (delivery, original, own)
 }
 
 /// Returns the time before which a message of a retry topic is not delivered, or `None` if it has passed.
 pub(crate) fn due(own: &ReceivedHeaders) -> Option<Instant> {
-    own.number(DUE).map(Timestamp).and_then(instant_of)
+    own.number(Field::Due).map(Timestamp).and_then(instant_of)
 }
 
 /// Returns the instant of a time, or `None` if the time has passed.
@@ -150,11 +148,8 @@ fn instant_of(time: Timestamp) -> Option<Instant> {
 
 impl Original {
     /// Appends the headers that each copy has to those of the producer.
-    fn headers(&self, from: HeaderWriter, delivery: &Delivery) -> HeaderWriter {
-        from.set_some(ID, delivery.id.as_ref())
-            .set_some(KEY, self.business_key.as_ref())
-            .set(TOPIC, self.topic.as_bytes())
-            .set(PARTITION, self.partition.to_string())
+    fn headers(&self, from: HeaderWriter, envelope: &Envelope) -> HeaderWriter {
+        from.envelope(envelope).set(TOPIC, self.topic.as_bytes()).set(PARTITION, self.partition.to_string())
     }
 
     fn produced(&self) -> HeaderWriter {
@@ -168,47 +163,40 @@ impl Original {
     /// Returns the copy for a retry topic.
     pub(crate) fn retry(&self, delivery: &Delivery, retry: &Retry) -> Copy {
         let after = u64::try_from(retry.after.as_micros()).unwrap_or(u64::MAX);
-        let due = SystemClock::new().wall().0.saturating_add(after);
-        let headers = self
-            .headers(self.produced(), delivery)
-            .set(ATTEMPT, retry.attempt.to_string())
-            .set(FIRST_AT, retry.first_at.0.to_string())
-            .set(DEATHS, delivery.deaths.to_string())
-            .set(DUE, due.to_string());
+        let mut envelope = Envelope::of(delivery).retried(retry);
+        envelope.business_key.clone_from(&self.business_key);
+        envelope.due = Some(Timestamp(SystemClock::new().wall().0.saturating_add(after)));
+        let headers = self.headers(self.produced(), &envelope);
         Copy { key: self.key.clone(), body: self.body(delivery), headers: headers.finish(), partition: None }
     }
 
     /// Returns the copy for the dead letters of a group. Copies of one letter have the same record key.
     pub(crate) fn dead_letter(&self, delivery: &Delivery, letter: &DeadLetter, group: &str, form: LetterForm) -> Copy {
-        let (mut delivery, mut letter) = (Cow::Borrowed(delivery), Cow::Borrowed(letter));
-        if let Some(omitted) = form.omitted() {
-            let letter = letter.to_mut();
+        let mut envelope = Envelope::of(delivery).dead(letter);
+        envelope.business_key.clone_from(&self.business_key);
+        if let (Some(omitted), Some(letter)) = (form.omitted(), &mut envelope.letter) {
             let reason = shortened(&letter.reason);
             letter.reason =
                 format!("{reason}; the letter lacks the {omitted} of its message: it would be too large").into();
         }
-        let headers = match form {
-            LetterForm::Whole => self.headers(self.produced(), &delivery).set_some(RECORD_KEY, self.key.as_ref()),
-            LetterForm::WithoutHeaders => {
-                self.headers(HeaderWriter::default(), &delivery).set_some(RECORD_KEY, self.key.as_ref())
+        let produced = if form == LetterForm::Whole { self.produced() } else { HeaderWriter::default() };
+        let (headers, body) = match form {
+            LetterForm::Whole | LetterForm::WithoutHeaders => {
+                let headers = self.headers(produced, &envelope);
+                (headers.set_some(RECORD_KEY, self.key.as_ref()), delivery.body.clone())
             }
             LetterForm::Reference => {
-                let delivery = delivery.to_mut();
-                delivery.body.clear();
-                let id = delivery.id.as_ref().filter(|id| id.len() <= SHORT);
-                HeaderWriter::default()
-                    .set_some(ID, id)
-                    .set(TOPIC, self.topic.as_bytes())
-                    .set(PARTITION, self.partition.to_string())
+                envelope.id = envelope.id.filter(|id| id.len() <= SHORT);
+                envelope.business_key = None;
+                (self.headers(produced, &envelope), Vec::new())
             }
         };
         let headers = headers
             .set_some(TOMBSTONE, self.is_tombstone.then_some("true"))
             .set_some(OMITTED, form.omitted())
-            .set_some(RECORD, form.omitted().map(|_| &self.record))
-            .letter(&letter);
+            .set_some(RECORD, form.omitted().map(|_| &self.record));
         // A null value would remove the letter.
-        let body = Some(delivery.into_owned().body);
+        let body = Some(body);
         let key = format!("{group}/{}", self.name).into_bytes();
         Copy { key: Some(key), body, headers: headers.finish(), partition: None }
     }
@@ -253,12 +241,12 @@ impl Letter {
         delivery.business_key = original.business_key.clone().or(text);
         let is_tombstone = own.text(TOMBSTONE).is_some();
         if is_tombstone {
-            delivery.headers.push(TOMBSTONE, "true");
+            delivery.headers.push(name_of(TOMBSTONE), "true");
         }
         let lacks_body = own.text(OMITTED).is_some_and(|omitted| Some(omitted) == LetterForm::Reference.omitted());
         Self {
             key: original.key,
-            letter: own.letter(),
+            letter: own.envelope(MessagePlace::DeadLetters).letter,
             topic,
             partition: own.number(PARTITION),
             record_key,
@@ -292,12 +280,9 @@ impl Letter {
     }
 
     fn revived(&self, headers: HeaderWriter, business_key: Option<&String>) -> OwnedHeaders {
-        let headers = headers
-            .set_some(ID, self.delivery.id.as_ref())
-            .set_some(KEY, business_key)
-            .set_some(FIRST_AT, self.delivery.first_at.map(|at| at.0.to_string()))
-            .set(DEATHS, self.delivery.deaths.to_string());
-        headers.finish()
+        let mut envelope = Envelope::of(&self.delivery);
+        envelope.business_key = business_key.cloned();
+        headers.envelope(&envelope).finish()
     }
 }
 

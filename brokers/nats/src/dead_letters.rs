@@ -131,11 +131,11 @@ impl JetStreamDeadLetters {
         let Some(mut message) = read.filter(|message| message.number.sequence <= self.end) else { return Ok(None) };
         let sequence = message.number.sequence;
         message.headers = without_control(message.headers);
-        let subject = original_subject(&message.headers).unwrap_or(&message.subject);
-        let mut delivery = message.delivery(subject, || self.copy_id(&message));
+        let subject = original_subject(&message.headers).unwrap_or_else(|| (&*message.subject).into()).into_owned();
+        let mut delivery = message.delivery(&subject, || self.copy_id(&message));
         let original = self.original(&connection, &message).await?;
         if let Some(original) = &original {
-            let whole = original.delivery(subject, String::new);
+            let whole = original.delivery(&subject, String::new);
             (delivery.body, delivery.headers) = (whole.body, whole.headers);
         }
         let letter = StoredLetter::at(sequence, delivery, letter(&message.headers));
@@ -152,7 +152,7 @@ impl JetStreamDeadLetters {
     ) -> Result<Option<StoredMessage>, SourceError> {
         match original_of(&letter.headers) {
             Some((stream, number)) if stream == self.stream => {
-                let read = StoredMessage::from(connection, stream, number.sequence, READING).await?;
+                let read = StoredMessage::from(connection, &stream, number.sequence, READING).await?;
                 Ok(read.filter(|message| message.number == number))
             }
             _ => Ok(None),
@@ -171,14 +171,14 @@ impl JetStreamDeadLetters {
         };
         let stream = existing_stream(connection, &self.stream).await?;
         let mut patterns = stream.cached_info().config.subjects.iter();
-        if !patterns.any(|pattern| contains(pattern, subject)) || contains(&delayed_subjects(&self.stream), subject) {
+        if !patterns.any(|pattern| contains(pattern, &subject)) || contains(&delayed_subjects(&self.stream), &subject) {
             let text = format!(
                 "its subject is not one of the stream `{}`; name a subject by `putting_back_to`, or discard the letter",
                 self.stream
             );
             return Err(refused(PUTTING_BACK, &text));
         }
-        Ok(subject.to_owned())
+        Ok(subject.into_owned())
     }
 
     async fn put_back_listed(&mut self) -> Result<bool, SourceError> {

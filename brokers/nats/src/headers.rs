@@ -1,12 +1,12 @@
 //! Mapping between the headers of NATS and the headers of a delivery.
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use async_nats::StatusCode;
 use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
-use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Headers, Position};
+use idempotent_mq::{Datum, DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, Position};
 
 use crate::number::MessageNumber;
 
@@ -28,31 +28,55 @@ const NO_NEXT: &str = "purge";
 
 /// The prefix of the adapter's own headers.
 const OWN: &str = "Idempotent-";
-const ID: &str = "Idempotent-Id";
-const BUSINESS_KEY: &str = "Idempotent-Key";
 /// A header that NATS cannot transmit: name and value in Base64, separated by a colon.
 const ENCODED: &str = "Idempotent-Encoded";
 /// The subject of a message among the dead letters.
-const SUBJECT: &str = "Idempotent-Subject";
-const REASON: &str = "Idempotent-Reason";
-const LETTER: &str = "Idempotent-Letter";
+const SUBJECT: Field = Field::Origin("subject");
 /// The message that a dead letter refers to, because its copy would be too large.
-const ORIGINAL: &str = "Idempotent-Original";
-const ATTEMPTS: &str = "Idempotent-Attempts";
-const FIRST_AT: &str = "Idempotent-First-At";
-const LAST_AT: &str = "Idempotent-Last-At";
-const DEATHS: &str = "Idempotent-Deaths";
+const ORIGINAL: Field = Field::Origin("original");
+
+/// Returns the part of a name that names a field of the adapter.
+fn own(name: &HeaderName) -> Option<&str> {
+    let name: &str = name.as_ref();
+    name.strip_prefix(OWN)
+}
+
+/// Returns the text of a field.
+fn field(headers: &HeaderMap, field: Field) -> Option<Cow<'_, str>> {
+    let is_it = |name: &HeaderName| own(name).is_some_and(|name| name.eq_ignore_ascii_case(field.name()));
+    let text = headers.iter().find(|(name, _)| is_it(name)).and_then(|(_, values)| values.first())?.as_str();
+    match field {
+        Field::Reason => String::from_utf8(BASE64.decode(text).ok()?).ok().map(Cow::Owned),
+        _ => Some(Cow::Borrowed(text)),
+    }
+}
 
 /// The headers of a message to be published.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderWriter(pub(crate) HeaderMap);
 
 impl HeaderWriter {
-    /// Sets one of the adapter's headers. A value that NATS cannot transmit is left out.
-    fn set(&mut self, name: &'static str, value: &str) {
+    /// Sets a header. A value that NATS cannot transmit is left out.
+    fn set(&mut self, name: &str, value: &str) {
         if let Some((name, value)) = plain(name, value.as_bytes()) {
             self.0.insert(name, value);
         }
+    }
+
+    /// Sets a field.
+    pub(crate) fn set_field(&mut self, field: Field, value: &str) {
+        // NATS compares names byte for byte, and writes each word with a capital letter.
+        let words = field.name().split('-').map(|word| format!("{}{}", word[..1].to_ascii_uppercase(), &word[1..]));
+        self.set(&format!("{OWN}{}", words.collect::<Vec<_>>().join("-")), value);
+    }
+
+    /// Sets the fields of an envelope.
+    pub(crate) fn envelope(&mut self, envelope: &Envelope) {
+        envelope.write(|field, value| match (field, value) {
+            // A reason may contain line breaks.
+            (Field::Reason, Datum::Text(reason)) => self.set_field(field, &BASE64.encode(reason)),
+            (field, value) => self.set_field(field, &value.to_string()),
+        });
     }
 
     /// Sets the id by which the server recognizes a message that is sent again.
@@ -63,15 +87,9 @@ impl HeaderWriter {
     /// Sets the headers of a message that the server stores under this subject at a time. The server removes the header of the id then, so another
     /// header contains the id, too.
     pub(crate) fn schedule(&mut self, id: &str, subject: &str, schedule: &str) {
-        self.set(ID, id);
+        self.set_field(Field::Id, id);
         self.set(SCHEDULE, schedule);
         self.set(SCHEDULE_TARGET, subject);
-    }
-
-    pub(crate) fn business_key(&mut self, key: Option<&str>) {
-        if let Some(key) = key {
-            self.set(BUSINESS_KEY, key);
-        }
     }
 
     /// Appends headers. Those that NATS cannot transmit, or would misinterpret, are encoded with all values of their name, so
@@ -91,7 +109,7 @@ impl HeaderWriter {
 
     /// Sets the message that a dead letter refers to.
     pub(crate) fn original(&mut self, origin: &str) {
-        self.set(ORIGINAL, origin);
+        self.set_field(ORIGINAL, origin);
     }
 
     /// Returns the number of bytes that the headers take up in a message.
@@ -105,24 +123,21 @@ impl HeaderWriter {
 
     /// Sets the data of a dead letter.
     pub(crate) fn letter(&mut self, delivery: &Delivery, letter: &DeadLetter) {
-        self.business_key(delivery.business_key.as_deref());
-        self.set(ID, delivery.id.as_deref().unwrap_or_default());
-        self.set(SUBJECT, &delivery.position.source);
-        // A reason may contain line breaks.
-        self.set(REASON, &BASE64.encode(letter.reason.as_bytes()));
-        if let Some(id) = &letter.id {
-            self.set(LETTER, id);
-        }
-        self.set(ATTEMPTS, &letter.attempts.to_string());
-        self.set(FIRST_AT, &letter.first_at.0.to_string());
-        self.set(LAST_AT, &letter.last_at.0.to_string());
-        self.set(DEATHS, &letter.deaths.to_string());
+        self.envelope(&Envelope::of(delivery).dead(letter));
+        self.set_field(SUBJECT, &delivery.position.source);
     }
 
     /// Copies the headers of a dead letter for the message that is put back.
     pub(crate) fn put_back(&mut self, letter: &HeaderMap) {
-        const LEFT_OUT: [&str; 6] = [SUBJECT, REASON, LETTER, ATTEMPTS, LAST_AT, ORIGINAL];
-        for (name, values) in letter.iter().filter(|(name, _)| !LEFT_OUT.contains(&name.as_ref())) {
+        let field = |name: &str| {
+            let origins = [SUBJECT, ORIGINAL].into_iter();
+            Field::named(name).or_else(|| origins.into_iter().find(|origin| origin.name() == name))
+        };
+        let is_left_out = |name: &HeaderName| {
+            let field = own(name).and_then(|name| field(&name.to_ascii_lowercase()));
+            field.is_some_and(|field| !MessagePlace::Queue.believes(field))
+        };
+        for (name, values) in letter.iter().filter(|(name, _)| !is_left_out(name)) {
             for value in values {
                 self.0.append(name.clone(), value.clone());
             }
@@ -181,13 +196,11 @@ pub(crate) fn delivery(
     origin: impl FnOnce() -> String,
 ) -> Delivery {
     let mut delivery = Delivery::new(Position::of(subject).offset(sequence), body);
-    let text = |name: &str| {
-        headers.and_then(|headers| headers.get(name)).map(HeaderValue::as_str).filter(|text| !text.is_empty())
-    };
-    delivery.id = Some(text(ID).or_else(|| text(MESSAGE_ID)).map_or_else(origin, str::to_owned));
-    delivery.business_key = text(BUSINESS_KEY).map(str::to_owned);
-    delivery.first_at = text(FIRST_AT).and_then(|text| text.parse().ok()).map(Timestamp);
-    delivery.deaths = text(DEATHS).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let message_id = || headers?.get(MESSAGE_ID).map(|id| id.as_str().to_owned()).filter(|id| !id.is_empty());
+    let mut envelope = Envelope::read(MessagePlace::Queue, |field| self::field(headers?, field));
+    let id = envelope.id.take().or_else(message_id).unwrap_or_else(origin);
+    envelope.open(&mut delivery);
+    delivery.id = Some(id);
     delivery.headers = headers.map(decode).unwrap_or_default();
     delivery
 }
@@ -221,14 +234,7 @@ fn decoded(text: &str) -> Option<(String, Vec<u8>)> {
 
 /// Returns the data of a dead letter, or `None` if the headers are missing or another program wrote the message.
 pub(crate) fn letter(headers: &HeaderMap) -> Option<DeadLetter> {
-    let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
-    let number = |name: &str| text(name)?.parse::<u64>().ok();
-    let small = |name: &str| number(name)?.try_into().ok();
-    let reason = String::from_utf8(BASE64.decode(text(REASON)?).ok()?).ok()?;
-    let mut letter = DeadLetter::because(reason, Timestamp(number(LAST_AT)?));
-    (letter.id, letter.first_at) = (text(LETTER).map(str::to_owned), Timestamp(number(FIRST_AT)?));
-    (letter.attempts, letter.deaths) = (small(ATTEMPTS)?, small(DEATHS)?);
-    Some(letter)
+    Envelope::read(MessagePlace::DeadLetters, |field| self::field(headers, field)).letter
 }
 
 /// Removes the headers that control the server.
@@ -243,19 +249,22 @@ pub(crate) fn without_control(headers: HeaderMap) -> HeaderMap {
 }
 
 /// Returns the message that a dead letter refers to: its stream and its number.
-pub(crate) fn original_of(headers: &HeaderMap) -> Option<(&str, MessageNumber)> {
-    let (stream, number) = headers.get(ORIGINAL)?.as_str().split_once('/')?;
-    Some((stream, MessageNumber::parse(number)?))
+pub(crate) fn original_of(headers: &HeaderMap) -> Option<(String, MessageNumber)> {
+    let original = field(headers, ORIGINAL)?;
+    let (stream, number) = original.split_once('/')?;
+    Some((stream.to_owned(), MessageNumber::parse(number)?))
 }
 
 /// Returns the subject of the message of a dead letter.
-pub(crate) fn original_subject(headers: &HeaderMap) -> Option<&str> {
-    headers.get(SUBJECT).map(HeaderValue::as_str)
+pub(crate) fn original_subject(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    field(headers, SUBJECT)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use idempotent_core::Timestamp;
+
     use super::*;
 
     fn sent() -> Headers {
@@ -299,7 +308,7 @@ mod tests {
         assert!(writer.0.len() == 4 && names.iter().all(|name| writer.0.get(*name).is_some()), "{:?}", writer.0);
         for (next, left) in [("purge", 1), ("2027-01-02T00:00:00Z", 3)] {
             let mut received = HeaderMap::new();
-            for (name, value) in [(ID, "m-1"), ("Nats-Scheduler", "x"), ("Nats-Schedule-Next", next), ("trace", "00")] {
+            for (name, value) in [("Idempotent-Id", "m-1"), ("Nats-Scheduler", "x"), ("Nats-Schedule-Next", next), ("trace", "00")] {
                 received.insert(name, value);
             }
             let delivery = delivery("orders.new", 7, Some(&received), Vec::new(), || "S/7".into());
@@ -320,7 +329,7 @@ mod tests {
         writer.append(&received.headers);
         writer.letter(&received, &dead);
         assert_eq!(letter(&writer.0), Some(dead));
-        assert_eq!(original_subject(&writer.0), Some("orders.eu"));
+        assert_eq!(original_subject(&writer.0).as_deref(), Some("orders.eu"));
         assert_eq!(writer.0.get("Nats-TTL"), None, "the dead letter would expire");
 
         let mut back = HeaderWriter::default();
@@ -329,5 +338,35 @@ mod tests {
         let again = delivery("orders.eu", 8, Some(&back.0), b"body".to_vec(), || "S/8".into());
         assert_eq!((again.id.as_deref(), again.deaths, again.first_at), (Some("m-1"), 2, Some(Timestamp(4))));
         assert_eq!(again.headers.first("Nats-TTL"), Some(&b"5s"[..]));
+    }
+    #[test]
+    fn headers_of_earlier_versions_are_read() {
+        let mut stored = HeaderMap::new();
+        for (name, value) in [
+            ("Nats-Msg-Id", "S/7/2"),
+            ("Idempotent-Id", "m-1"),
+            ("Idempotent-Key", "order-17"),
+            ("Idempotent-First-At", "4"),
+            ("Idempotent-Deaths", "2"),
+            ("Idempotent-Reason", "bm8gc3RvY2s"),
+            ("Idempotent-Letter", "k:1"),
+            ("Idempotent-Attempts", "5"),
+            ("Idempotent-Last-At", "9"),
+            ("Idempotent-Subject", "orders.eu"),
+            ("Idempotent-Original", "S/7-5"),
+        ] {
+            stored.insert(name, value);
+        }
+        let read = delivery("dead", 7, Some(&stored), Vec::new(), String::new);
+        assert_eq!((read.id.as_deref(), read.business_key.as_deref()), (Some("m-1"), Some("order-17")));
+        assert_eq!((read.first_at, read.deaths, read.headers.len()), (Some(Timestamp(4)), 2, 0));
+        let letter = letter(&stored).unwrap();
+        assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
+        assert_eq!((letter.last_at, original_subject(&stored).as_deref()), (Timestamp(9), Some("orders.eu")));
+        assert_eq!(original_of(&stored).map(|(stream, number)| (stream, number.sequence)), Some(("S".to_owned(), 7)));
+        let mut again = HeaderWriter::default();
+        again.letter(&delivery("orders.eu", 7, Some(&stored), Vec::new(), String::new), &letter);
+        let rewritten = again.0.iter().all(|(name, values)| stored.get(name.clone()) == values.first());
+        assert!(rewritten, "{:?}", again.0);
     }
 }

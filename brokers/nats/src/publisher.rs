@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
-    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceErrorKind, publish_each,
+    Field, OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceErrorKind, publish_each,
 };
 use tokio::sync::OnceCell;
 
@@ -73,7 +73,9 @@ impl JetStreamPublisher {
         }
         let mut headers = HeaderWriter::default();
         headers.append(&message.headers);
-        headers.business_key(message.business_key.as_deref());
+        if let Some(key) = &message.business_key {
+            headers.set_field(Field::BusinessKey, key);
+        }
         headers.message_id(&message.id);
         if let Some(at) = message.deliver_at {
             return self.send_delayed(connection, message, headers, at).await;

@@ -150,7 +150,7 @@ impl PgmqDeadLetters {
         let rows = opened.rows(next, READING).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let StoredMessage { mut delivery, tag, headers } = StoredMessage::read(&opened.dead, row)?;
-        let named = headers.queue().map(|queue| QueueName::new("queue", queue));
+        let named = headers.queue().map(|queue| QueueName::new("queue", &queue));
         let is_of_queue =
             named.as_ref().is_none_or(|named| named.as_ref().is_ok_and(|named| named.is_same_table(&opened.queue)));
         let queue = named.and_then(Result::ok).unwrap_or_else(|| opened.queue.clone());

@@ -1,12 +1,12 @@
 //! Mapping between the jsonb column `headers` and the headers of a delivery.
 //!
 //! Each header is a member of the object. The member `idempotent` is an object with the adapter's own data.
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Headers, MessagePlace, OutboundMessage, OwnData, Retry};
+use idempotent_mq::{DeadLetter, Datum, Delivery, Envelope, Field, Headers, MessagePlace, OutboundMessage, Retry};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -48,45 +48,34 @@ impl StoredHeaders {
         Self { headers, own }
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.own.get(name)?.as_str().filter(|text| !text.is_empty())
-    }
-
-    pub(crate) fn number<N: TryFrom<u64>>(&self, name: &str) -> Option<N> {
-        number(&self.own, name)
-    }
-
-    /// Returns the number of the attempt, if a settlement of the message that was stored at this time has written it.
-    pub(crate) fn attempt(&self, sent: i64) -> Option<u32> {
-        let is_ours = self.own.get("sent")?.as_i64() == Some(sent);
+    /// Returns the envelope of a message that was stored at this time. It is in the place of a retry if a settlement of that
+    /// message has written it.
+    pub(crate) fn envelope(&self, sent: i64) -> Envelope {
+        let is_ours = self.own.get("sent").and_then(Value::as_i64) == Some(sent);
         let place = if is_ours { MessagePlace::Retry } else { MessagePlace::Queue };
-        place.believes(OwnData::Attempt).then(|| self.number("attempt")).flatten()
+        Envelope::read(place, |field| field.of_json(&self.own))
     }
 
-    pub(crate) fn time(&self, name: &str) -> Option<Timestamp> {
-        self.number(name).map(Timestamp)
+    /// Returns true if the body is encoded.
+    pub(crate) fn is_body_encoded(&self) -> bool {
+        self.own.get("body").and_then(Value::as_str) == Some(crate::body::ENCODED)
     }
 
     /// Returns the data of a dead letter, or `None` if the data is missing or another program wrote the message.
     pub(crate) fn letter(&self) -> Option<DeadLetter> {
-        let stored = self.own.get("letter")?.as_object()?;
-        let reason = stored.get("reason")?.as_str()?.to_owned();
-        let mut letter = DeadLetter::because(reason, Timestamp(number(stored, "last_at")?));
-        letter.id = stored.get("id").and_then(Value::as_str).map(str::to_owned);
-        letter.attempts = number(stored, "attempts")?;
-        (letter.first_at, letter.deaths) = (self.time("first_at")?, self.number("deaths")?);
-        Some(letter)
+        Envelope::read(MessagePlace::DeadLetters, |field| field.of_json(&self.own)).letter
     }
 
     /// Returns the queue of a dead letter.
-    pub(crate) fn queue(&self) -> Option<&str> {
-        self.own.get("letter")?.get("queue")?.as_str()
+    pub(crate) fn queue(&self) -> Option<Cow<'_, str>> {
+        QUEUE.of_json(&self.own)
     }
 }
 
-fn number<N: TryFrom<u64>>(object: &Map<String, Value>, name: &str) -> Option<N> {
-    object.get(name)?.as_u64()?.try_into().ok()
-}
+/// The queue of a dead letter.
+const QUEUE: Field = Field::Origin("queue");
+/// The identity of a death.
+const DEATH: Field = Field::Origin("death");
 
 /// Returns the values of one member: the text of a string, several values for a list of strings, and otherwise the JSON text.
 fn values(json: &str) -> Vec<Vec<u8>> {
@@ -120,13 +109,13 @@ pub(crate) fn sent(message: &OutboundMessage, body_is_encoded: bool) -> Result<S
         }
     }
     let mut own = Map::new();
-    for (name, value) in [("id", Some(&message.id)), ("key", message.business_key.as_ref())] {
-        let Some(value) = value else { continue };
-        if value.contains('\0') {
+    let envelope = Envelope::sent(message);
+    for (name, value) in [("id", &envelope.id), ("key", &envelope.business_key)] {
+        if value.as_ref().is_some_and(|value| value.contains('\0')) {
             return Err(name);
         }
-        own.insert(name.to_owned(), value.as_str().into());
     }
+    envelope.write(|field, value| field.put_json(&mut own, value));
     if body_is_encoded {
         own.insert("body".to_owned(), crate::body::ENCODED.into());
     }
@@ -147,45 +136,40 @@ fn plain(name: &str, headers: &Headers) -> Option<Value> {
     Some(if texts.len() == 1 { texts.remove(0).into() } else { texts.into() })
 }
 
-/// Returns the marks of a message that is retried.
-pub(crate) fn retry_marks(tag: &PgmqTag, retry: &Retry) -> String {
-    json!({ "attempt": retry.attempt, "first_at": retry.first_at.0, "settled": settlements(tag), "sent": tag.sent })
-        .to_string()
-}
-
-/// Returns the marks of a message that is returned to the queue.
-pub(crate) fn return_marks(tag: &PgmqTag) -> String {
-    json!({ "attempt": tag.attempt, "settled": settlements(tag), "sent": tag.sent }).to_string()
-}
-
-/// Returns the number of settlements after this one.
-fn settlements(tag: &PgmqTag) -> u32 {
-    u32::try_from(tag.settled).unwrap_or_default().saturating_add(1)
+/// Returns the marks of a message that is retried, or returned to the queue without a retry.
+pub(crate) fn release_marks(tag: &PgmqTag, retry: Option<&Retry>) -> String {
+    let settled = u32::try_from(tag.settled).unwrap_or_default().saturating_add(1);
+    let mut marks = Map::from_iter([("settled".to_owned(), settled.into()), ("sent".to_owned(), tag.sent.into())]);
+    let attempt = retry.map_or(tag.attempt, |retry| retry.attempt);
+    Field::Attempt.put_json(&mut marks, Datum::Number(attempt.into()));
+    if let Some(retry) = retry {
+        Field::FirstAt.put_json(&mut marks, Datum::Number(retry.first_at.0));
+    }
+    Value::Object(marks).to_string()
 }
 
 /// Returns the marks of a dead letter. `death` identifies the death of this message.
 pub(crate) fn letter_marks(delivery: &Delivery, letter: &DeadLetter, death: &str) -> String {
-    // jsonb cannot store U+0000.
-    let text = |text: &str| text.replace('\0', "\u{fffd}");
-    json!({
-        "id": delivery.id.as_deref().map(text),
-        "first_at": letter.first_at.0,
-        "deaths": letter.deaths,
-        "letter": {
-            "queue": &*delivery.position.source,
-            "death": death,
-            "reason": text(&letter.reason),
-            "id": letter.id.as_deref().map(text),
-            "attempts": letter.attempts,
-            "last_at": letter.last_at.0,
-        },
-    })
-    .to_string()
+    let mut marks = Map::new();
+    let mut envelope = Envelope::of(delivery).dead(letter);
+    // The message keeps its own one.
+    envelope.business_key = None;
+    envelope.write(|field, value| match value {
+        // jsonb cannot store U+0000.
+        Datum::Text(text) => field.put_json(&mut marks, Datum::Text(&text.replace('\0', "\u{fffd}"))),
+        number => field.put_json(&mut marks, number),
+    });
+    QUEUE.put_json(&mut marks, Datum::Text(&delivery.position.source));
+    DEATH.put_json(&mut marks, Datum::Text(death));
+    Value::Object(marks).to_string()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use idempotent_core::Timestamp;
+    use idempotent_mq::Position;
+
     use super::*;
 
     fn by_name(headers: &Headers) -> Vec<(&str, &[u8])> {
@@ -207,8 +191,8 @@ mod tests {
             .header("idempotent", "{\"deaths\": 9}");
         let stored = StoredHeaders::parse(Some(&sent(&message, true).unwrap()));
         assert_eq!(by_name(&stored.headers), by_name(&message.headers));
-        assert_eq!((stored.text("id"), stored.text("body")), (Some("m-1"), Some("base64")));
-        assert_eq!(stored.number::<u32>("deaths"), None);
+        let envelope = stored.envelope(0);
+        assert_eq!((envelope.id.as_deref(), envelope.deaths, stored.is_body_encoded()), (Some("m-1"), 0, true));
         assert_eq!(sent(&OutboundMessage::new("orders", "m\0", ""), false), Err("id"));
     }
 
@@ -231,10 +215,32 @@ mod tests {
         let damaged = r#"{"idempotent": {"headers": ["%", ["AA"], [1, 2]], "id": 5, "deaths": -1, "letter": {}}}"#;
         for column in [None, Some("null"), Some("{}"), Some(damaged)] {
             let stored = StoredHeaders::parse(column);
-            assert!(
-                stored.headers.is_empty() && stored.letter().is_none() && stored.text("id").is_none(),
-                "{column:?}"
-            );
+            assert!(stored.headers.is_empty() && stored.letter().is_none(), "{column:?}");
+            assert_eq!(stored.envelope(0), Envelope::default(), "{column:?}");
         }
+    }
+
+    #[test]
+    fn columns_of_earlier_versions_are_read_and_written_again() {
+        let retried = r#"{"idempotent":{"attempt":3,"first_at":4,"id":"m-1","key":"order-17","sent":77,"settled":2}}"#;
+        let stored = StoredHeaders::parse(Some(retried));
+        let (ours, others) = (stored.envelope(77), stored.envelope(78));
+        assert_eq!((ours.id.as_deref(), ours.business_key.as_deref()), (Some("m-1"), Some("order-17")));
+        assert_eq!((ours.attempt, ours.first_at, others.attempt), (Some(3), Some(Timestamp(4)), None));
+        let tag = PgmqTag { id: 1, reads: 2, settled: 1, attempt: 2, sent: 77 };
+        let mut retry = Retry::after(std::time::Duration::ZERO, Timestamp(4));
+        retry.attempt = 3;
+        let marks = |retry| serde_json::from_str::<Value>(&release_marks(&tag, retry)).unwrap();
+        assert_eq!(marks(Some(&retry)), json!({"attempt": 3, "first_at": 4, "sent": 77, "settled": 2}));
+        assert_eq!(marks(None), json!({"attempt": 2, "sent": 77, "settled": 2}));
+
+        let dead = json!({"id": "m-1", "first_at": 4, "deaths": 2, "letter": {"queue": "orders", "death": "1/2/m-1",
+            "reason": "no stock", "id": "k:1", "attempts": 5, "last_at": 9}});
+        let stored = StoredHeaders::parse(Some(&json!({ "idempotent": dead }).to_string()));
+        let letter = stored.letter().unwrap();
+        assert_eq!((letter.attempts, letter.deaths, stored.queue().as_deref()), (5, 2, Some("orders")));
+        let delivery = Delivery::new(Position::of("orders"), Vec::new()).id("m-1").business_key("order-17");
+        let marks = letter_marks(&delivery, &letter, "1/2/m-1");
+        assert_eq!(serde_json::from_str::<Value>(&marks).unwrap(), dead);
     }
 }

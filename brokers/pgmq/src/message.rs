@@ -50,25 +50,24 @@ impl StoredMessage {
         let headers: Option<&str> = row.try_get("headers").map_err(of)?;
         let headers = StoredHeaders::parse(headers);
         let sent = row.try_get("enqueued").map_err(of)?;
+        let mut envelope = headers.envelope(sent);
         let tag = PgmqTag {
             id: row.try_get("msg_id").map_err(of)?,
             reads: row.try_get("read_ct").map_err(of)?,
             settled: row.try_get("settled").map_err(of)?,
-            attempt: headers.attempt(sent).unwrap_or(1),
+            attempt: envelope.attempt.unwrap_or(1),
             sent,
         };
-        let body = body::load(message.unwrap_or_default(), headers.text("body") == Some(body::ENCODED));
+        let body = body::load(message.unwrap_or_default(), headers.is_body_encoded());
         let mut delivery = Delivery::new(Position::of(queue.shared()).offset(tag.id), body);
         // A queue that was dropped and created again uses the same ids again, but not at the same time.
         let origin = || format!("{queue}/{}-{sent}", tag.id);
-        delivery.id = Some(headers.text("id").map_or_else(origin, str::to_owned));
-        delivery.business_key = headers.text("key").map(str::to_owned);
+        envelope.id = Some(envelope.id.unwrap_or_else(origin));
+        envelope.open(&mut delivery);
         delivery.headers.clone_from(&headers.headers);
-        delivery.attempt = Some(tag.attempt);
         let delivered = u32::try_from(tag.reads.saturating_sub(tag.settled)).unwrap_or(0);
         delivery.delivered = Some(delivered);
         delivery.redelivered = tag.reads > 1;
-        (delivery.first_at, delivery.deaths) = (headers.time("first_at"), headers.number("deaths").unwrap_or(0));
         Ok(Self { delivery, tag, headers })
     }
 }

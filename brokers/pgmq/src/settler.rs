@@ -12,7 +12,7 @@ use crate::PgmqTag;
 use crate::acks::{AckQueue, columns};
 use crate::connections::Connections;
 use crate::error::{failure, gone, unreadable};
-use crate::headers::{letter_marks, retry_marks, return_marks};
+use crate::headers::{letter_marks, release_marks};
 use crate::queue_name::QueueName;
 use crate::statements::Statements;
 
@@ -35,7 +35,7 @@ impl Settle<PgmqTag> for PgmqSettler {
         match settlement {
             Settlement::Ack => self.acks.ack(*tag).await,
             Settlement::Retry(retry) => {
-                self.release(tag, retry.after, retry_marks(tag, retry), "retrying a message").await
+                self.release(tag, retry.after, release_marks(tag, Some(retry)), "retrying a message").await
             }
             Settlement::DeadLetter(letter) => self.dead_letter(delivery, tag, letter).await,
             Settlement::GiveBack => self.give_back(tag).await,
@@ -61,7 +61,7 @@ impl PgmqSettler {
 
     /// Makes a message available to all consumers now.
     pub(crate) async fn give_back(&self, tag: &PgmqTag) -> Result<(), SourceError> {
-        self.release(tag, Duration::ZERO, return_marks(tag), "returning a message").await
+        self.release(tag, Duration::ZERO, release_marks(tag, None), "returning a message").await
     }
 
     /// Makes a message available to all consumers after this time.

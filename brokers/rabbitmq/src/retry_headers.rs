@@ -3,16 +3,15 @@ mod broker_headers;
 mod dead_letter;
 mod own_headers;
 
+use std::borrow::Cow;
+
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, OwnData, Position, Retry};
+use idempotent_mq::{Datum, DeadLetter, Delivery, Envelope, Field, MessagePlace, Position, Retry};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 pub(crate) use self::dead_letter::{decode_letter, redriven_properties};
-use self::own_headers::{
-    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRATION, EXPIRES_AT, FIRST_AT, HeaderTable, ID, KEPT, LAST_AT, OwnHeaders,
-    PREFIX, QUEUE, REASON, USER,
-};
+use self::own_headers::{ACTED_ON, EXPIRATION, EXPIRES_AT, HeaderTable, KEPT, OwnHeaders, PREFIX, QUEUE, USER};
 use crate::Queue;
 use crate::headers::{decode_headers, integer};
 use crate::properties::{PERSISTENT, copy_properties};
@@ -24,9 +23,7 @@ pub(crate) struct RetryHeaders {
     properties: BasicProperties,
     /// The producer's headers, without headers of this crate or of the broker.
     pub(crate) headers: FieldTable,
-    pub(crate) attempt: Option<u32>,
-    pub(crate) first_at: Option<Timestamp>,
-    pub(crate) deaths: u32,
+    pub(crate) envelope: Envelope,
     /// Number of deliveries of this copy. Each retry creates a new copy, so the number counts deliveries without a
     /// settlement, such as those that ended in a crash.
     pub(crate) delivered: u32,
@@ -51,7 +48,7 @@ impl RetryHeaders {
     pub(crate) fn decode(properties: BasicProperties, queue: &Queue, expiry: &ExpirySettings, now: Timestamp) -> Self {
         let mut headers: HeaderTable =
             properties.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
-        let believes_attempt = broker_headers::place(&headers, queue).believes(OwnData::Attempt);
+        let place = broker_headers::place(&headers, queue);
         let redeliveries = broker_headers::remove_delay_headers(&mut headers, queue);
         let mut own = OwnHeaders::default();
         for (name, value) in headers.split_off(PREFIX) {
@@ -63,21 +60,21 @@ impl RetryHeaders {
             }
         }
         let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
-        let expiration = text(properties.expiration()).or_else(|| own.text(EXPIRATION));
-        let first_at = own.number(FIRST_AT).map(Timestamp);
-        let expires_at = own.number(EXPIRES_AT).filter(|_| believes_attempt).map(Timestamp);
+        let own_text = |field| own.get(field).map(Cow::into_owned);
+        let expiration = text(properties.expiration()).or_else(|| own_text(EXPIRATION));
+        let envelope = own.envelope(place);
+        let expires_at = own.get(EXPIRES_AT).filter(|_| place.believes(EXPIRES_AT)).and_then(|at| at.parse().ok());
         // A producer must not date a message back.
-        let seen = first_at.filter(|_| believes_attempt).unwrap_or(now);
-        let expires_at = expires_at.or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
+        let seen = envelope.first_at.filter(|_| place == MessagePlace::Retry).unwrap_or(now);
+        let expires_at =
+            expires_at.map(Timestamp).or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
         Self {
-            attempt: own.small_number(ATTEMPT).filter(|_| believes_attempt),
-            deaths: own.small_number(DEATHS).unwrap_or_default(),
+            envelope,
             delivered: redeliveries.saturating_add(1),
             expires_at: expires_at.or_else(|| latest_expiry(&properties, expiry.by_timestamp, seen)),
-            user: text(properties.user_id()).or_else(|| own.text(USER)),
+            user: text(properties.user_id()).or_else(|| own_text(USER)),
             headers: headers.into(),
             properties,
-            first_at,
             expiration,
         }
     }
@@ -91,24 +88,17 @@ impl RetryHeaders {
         let mut delivery = Delivery::new(position, body);
         delivery.id = self.id().map(str::to_owned);
         delivery.headers = decode_headers(&self.headers);
-        delivery.attempt = Some(self.attempt.unwrap_or(1));
         delivery.expires_at = self.expires_at;
-        delivery.first_at = self.first_at;
-        delivery.deaths = self.deaths;
+        self.envelope.clone().open(&mut delivery);
         delivery
     }
 
     /// Returns the properties of a copy for a retry.
     pub(crate) fn encode_retry(&self, retry: &Retry) -> BasicProperties {
-        let mut own = self.common_headers();
-        own.set_number(ATTEMPT, retry.attempt);
-        own.set_number(FIRST_AT, retry.first_at.0);
-        own.set_text(REASON, &retry.reason);
-        if self.deaths > 0 {
-            own.set_number(DEATHS, self.deaths);
-        }
+        let mut own = self.own_headers(&self.envelope.clone().retried(retry));
+        own.set(Field::Reason, Datum::Text(&retry.reason));
         if let Some(expires_at) = self.expires_at {
-            own.set_number(EXPIRES_AT, expires_at.0);
+            own.set(EXPIRES_AT, Datum::Number(expires_at.0));
         }
         self.copy_with(own, self.headers.inner())
     }
@@ -146,31 +136,21 @@ impl RetryHeaders {
         headers: &HeaderTable,
         left_out: &[String],
     ) -> BasicProperties {
-        let mut own = self.common_headers();
-        match left_out {
-            [] => own.set_text(REASON, &letter.reason),
-            names => {
-                let reason = &letter.reason[..letter.reason.floor_char_boundary(MAX_REASON)];
-                own.set_text(REASON, &format!("{reason} ({})", without(names)));
-            }
+        let mut own = self.own_headers(&self.envelope.clone().dead(letter));
+        if !left_out.is_empty() {
+            let reason = &letter.reason[..letter.reason.floor_char_boundary(MAX_REASON)];
+            own.set(Field::Reason, Datum::Text(&format!("{reason} ({})", without(left_out))));
         }
-        own.set_text(QUEUE, queue);
-        own.set_number(ATTEMPTS, letter.attempts);
-        own.set_number(FIRST_AT, letter.first_at.0);
-        own.set_number(LAST_AT, letter.last_at.0);
-        own.set_number(DEATHS, letter.deaths);
-        if let Some(id) = &letter.id {
-            own.set_text(ID, id);
-        }
+        own.set(QUEUE, Datum::Text(queue));
         self.copy_with(own, headers)
     }
 
-    /// Returns the headers that replace properties on copies and dead letters.
-    fn common_headers(&self) -> OwnHeaders {
-        let mut own = OwnHeaders::default();
-        for (name, value) in [(EXPIRATION, &self.expiration), (USER, &self.user)] {
+    /// Returns the headers of an envelope, and those that replace properties on copies and dead letters.
+    fn own_headers(&self, envelope: &Envelope) -> OwnHeaders {
+        let mut own = OwnHeaders::of(envelope);
+        for (field, value) in [(EXPIRATION, &self.expiration), (USER, &self.user)] {
             if let Some(value) = value {
-                own.set_text(name, value);
+                own.set(field, Datum::Text(value));
             }
         }
         own

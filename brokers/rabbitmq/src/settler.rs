@@ -172,7 +172,7 @@ impl RabbitTag {
     /// number of the attempt must be unchanged.
     async fn is_delayed_by_broker(&self, retry: &Retry) -> bool {
         self.session.settings.queue.delays(retry.after)
-            && retry.attempt == self.headers.attempt.unwrap_or(1)
+            && retry.attempt == self.headers.envelope.attempt.unwrap_or(1)
             && !self.copied.load(SeqCst)
             && self.copy.lock().await.is_none()
     }

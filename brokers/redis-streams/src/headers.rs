@@ -1,8 +1,8 @@
 //! Mapping between the fields of entries and deliveries, including the fields of dead letters.
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Position};
+use idempotent_mq::{DeadLetter, Delivery, Envelope, Field, MessagePlace, Position};
 use redis::Cmd;
 
 use crate::reply::StreamEntry;
@@ -19,10 +19,25 @@ pub(crate) struct FieldMapping {
     pub(crate) business_key: Option<String>,
 }
 
-/// Prefix of the fields that are added to a dead letter. These are not headers.
-const DEAD_LETTER_PREFIX: &str = "idempotent-";
-const FIRST_AT: &str = "idempotent-first-at";
-const DEATHS: &str = "idempotent-deaths";
+/// The prefix of the fields of this adapter. These are not headers.
+const OWN: &str = "idempotent-";
+/// The id of the entry of a dead letter.
+const ENTRY: Field = Field::Origin("entry");
+
+/// Returns the name of a field after the prefix. The id of the message is another field, which the producer sets.
+fn name_of(field: Field) -> &'static str {
+    if field == Field::LetterId { Field::Id.name() } else { field.name() }
+}
+
+/// Returns the last value of a field, because a producer may have used the same name before.
+fn own(fields: &Fields, field: Field) -> Option<Cow<'_, str>> {
+    if matches!(field, Field::Id | Field::BusinessKey) {
+        return None;
+    }
+    let is_it = |name: &[u8]| name.strip_prefix(OWN.as_bytes()).is_some_and(|name| name == name_of(field).as_bytes());
+    let (_, value) = fields.iter().rev().find(|(name, _)| is_it(name))?;
+    Some(String::from_utf8_lossy(value))
+}
 
 impl FieldMapping {
     /// Decodes an entry. The first field with the name of the body is the body; all other fields are headers. Without
@@ -32,14 +47,11 @@ impl FieldMapping {
         let mut delivery = Delivery::new(position, Vec::new());
         let mut body = None;
         for (name, value) in &entry.fields {
-            let text = || String::from_utf8_lossy(value).into_owned();
             if name == self.body.as_bytes() && body.is_none() {
                 body = Some(value.clone());
                 continue;
             }
             match name.as_slice() {
-                name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Timestamp),
-                name if name == DEATHS.as_bytes() => delivery.deaths = text().parse().unwrap_or(0),
                 name if is_dead_letter_field(name) => {}
                 name => {
                     let is = |known: &Option<String>| known.as_ref().is_some_and(|known| name == known.as_bytes());
@@ -60,9 +72,11 @@ impl FieldMapping {
             // Entry ids are times: two streams of one group may have equal ones.
             delivery.id = Some(format!("{}/{}", self.stream, entry.id));
         }
+        let mut envelope = Envelope::read(MessagePlace::Queue, |field| own(&entry.fields, field));
+        envelope.attempt = entry.mark.map(|mark| mark.attempt);
+        envelope.first_at = entry.mark.map(|mark| mark.first_at).or(envelope.first_at);
+        envelope.open(&mut delivery);
         delivery.delivered = Some(entry.delivered);
-        delivery.attempt = Some(entry.mark.map_or(1, |mark| mark.attempt));
-        delivery.first_at = entry.mark.map(|mark| mark.first_at).or(delivery.first_at);
         delivery.redelivered = entry.delivered > 1;
         delivery
     }
@@ -71,35 +85,16 @@ impl FieldMapping {
 /// Encodes the fields of a dead letter: the fields of the entry, unchanged, followed by the added ones.
 pub(crate) fn encode_letter(fields: &Fields, entry: &str, letter: &DeadLetter) -> Fields {
     let mut all: Fields = fields.iter().filter(|(name, _)| !is_dead_letter_field(name)).cloned().collect();
-    let mut mark =
-        |name: &str, value: String| all.push((format!("{DEAD_LETTER_PREFIX}{name}").into_bytes(), value.into_bytes()));
-    mark("reason", letter.reason.to_string());
-    if let Some(id) = &letter.id {
-        mark("id", id.clone());
-    }
-    mark("attempts", letter.attempts.to_string());
-    mark("first-at", letter.first_at.0.to_string());
-    mark("last-at", letter.last_at.0.to_string());
-    mark("deaths", letter.deaths.to_string());
-    mark("entry", entry.to_owned());
+    let mut add =
+        |field, value: String| all.push((format!("{OWN}{}", name_of(field)).into_bytes(), value.into_bytes()));
+    Envelope::default().dead(letter).write(|field, value| add(field, value.to_string()));
+    add(ENTRY, entry.to_owned());
     all
 }
 
 /// Decodes the added fields of a dead letter, or returns `None` if they are missing.
 pub(crate) fn decode_letter(fields: &Fields) -> Option<DeadLetter> {
-    // The last fields count, because a producer may have used the same names.
-    let mark = |name: &str| {
-        let mut marks = fields.iter().rev().filter(|(known, _)| is_dead_letter_field(known));
-        let (_, value) =
-            marks.find(|(known, _)| known.strip_prefix(DEAD_LETTER_PREFIX.as_bytes()) == Some(name.as_bytes()))?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    };
-    let number = |name: &str| mark(name)?.parse::<u64>().ok();
-    let small = |name: &str| number(name)?.try_into().ok();
-    let mut letter = DeadLetter::because(mark("reason")?, Timestamp(number("last-at")?));
-    (letter.id, letter.first_at) = (mark("id"), Timestamp(number("first-at")?));
-    (letter.attempts, letter.deaths) = (small("attempts")?, small("deaths")?);
-    Some(letter)
+    Envelope::read(MessagePlace::DeadLetters, |field| own(fields, field)).letter
 }
 
 /// Returns whether a script can pass these fields to `XADD`. Lua passes at most 8,000 values to a function.
@@ -122,21 +117,46 @@ pub(crate) fn add(stream: &str, existing: bool, fields: &Fields) -> Cmd {
 }
 
 pub(crate) fn is_dead_letter_field(name: &[u8]) -> bool {
-    const NAMES: [&str; 7] = ["reason", "id", "attempts", "first-at", "last-at", "deaths", "entry"];
-    name.strip_prefix(DEAD_LETTER_PREFIX.as_bytes())
-        .is_some_and(|rest| NAMES.iter().any(|known| rest == known.as_bytes()))
+    use Field::{Attempts, Deaths, FirstAt, LastAt, LetterId, Reason};
+    let fields = [Reason, LetterId, Attempts, FirstAt, LastAt, Deaths, ENTRY].into_iter();
+    name.strip_prefix(OWN.as_bytes()).is_some_and(|rest| fields.map(name_of).any(|known| rest == known.as_bytes()))
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_the_fields_of_a_dead_letter_are_reserved() {
         for (rest, is_reserved) in [("reason", true), ("entry", true), ("reasons", false), ("", false), ("x", false)] {
-            let name = format!("{DEAD_LETTER_PREFIX}{rest}");
+            let name = format!("{OWN}{rest}");
             assert_eq!(is_dead_letter_field(name.as_bytes()), is_reserved, "{name}");
         }
         assert!(!is_dead_letter_field(b"reason"));
+    }
+
+    #[test]
+    fn fields_of_earlier_versions_are_read_and_written_again() {
+        let added = [
+            ("idempotent-reason", "no stock"),
+            ("idempotent-id", "k:1"),
+            ("idempotent-attempts", "5"),
+            ("idempotent-first-at", "4"),
+            ("idempotent-last-at", "9"),
+            ("idempotent-deaths", "2"),
+            ("idempotent-entry", "7-0"),
+        ];
+        let stored: Fields = added.map(|(name, value)| (name.into(), value.into())).into();
+        let letter = decode_letter(&stored).unwrap();
+        assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
+        assert_eq!((letter.first_at.0, letter.last_at.0, letter.deaths), (4, 9, 2));
+        let sorted = |mut fields: Fields| {
+            fields.sort();
+            fields
+        };
+        assert_eq!(sorted(encode_letter(&stored, "7-0", &letter)), sorted(stored.clone()));
+        let of_queue = Envelope::read(MessagePlace::Queue, |field| own(&stored, field));
+        assert_eq!((of_queue.id, of_queue.deaths, of_queue.letter), (None, 2, None));
     }
 }

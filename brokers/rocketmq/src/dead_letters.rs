@@ -18,7 +18,7 @@ use self::session::Handling;
 use crate::SettingError;
 use crate::client::ClientSettings;
 use crate::error::transient;
-use crate::retry_headers::{RetryHeaders, decode_letter};
+use crate::retry_headers::RetryHeaders;
 use crate::settings::check_name;
 
 /// The dead letters of a consumer group in `GROUP-dead`, for [`Redrive`](idempotent_mq::Redrive).
@@ -252,9 +252,8 @@ impl LetterSettings {
         let all = properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let headers = RetryHeaders::decode(all, flag, MessagePlace::DeadLetters);
         let body = if headers.has_empty_body() { Vec::new() } else { body };
-        let mut delivery = headers.delivery(position.position(&self.dead_topic), body);
-        delivery.attempt = Some(1);
-        (delivery, decode_letter(&properties))
+        let delivery = headers.delivery(position.position(&self.dead_topic), body);
+        (delivery, headers.envelope.letter)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) const KEYS: &str = "KEYS";
 pub(crate) const TAGS: &str = "TAGS";
 
 /// Prefix of the properties that this crate adds.
-const PREFIX: &str = "x-idempotent-";
+pub(crate) const PREFIX: &str = "x-idempotent-";
 /// Headers that cannot be properties. The publisher sets this property, and it stays on the message.
 pub(crate) const HEADERS: &str = "x-idempotent-headers";
 /// Marks an empty body, which RocketMQ cannot send. The publisher sets this property, and it stays on the message.
@@ -65,15 +65,10 @@ pub(crate) fn is_of_one_delivery(name: &str) -> bool {
     OF_ONE_DELIVERY.contains(&name) || PREFIXES_OF_ONE_DELIVERY.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns whether this crate adds the property.
-pub(crate) fn is_own(name: &str) -> bool {
-    name.starts_with(PREFIX)
-}
-
 /// Returns whether a producer may use the name for a header.
 pub(crate) fn is_free_name(name: &str) -> bool {
     let reserved = is_of_one_delivery(name) || [UNIQ_KEY, KEYS, TAGS].contains(&name);
-    as_property(name.as_bytes()).is_some() && !is_own(name) && !reserved
+    as_property(name.as_bytes()).is_some() && !name.starts_with(PREFIX) && !reserved
 }
 
 /// Returns the text if RocketMQ transmits it unchanged as a name or value.

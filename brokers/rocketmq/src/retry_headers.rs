@@ -1,13 +1,11 @@
 //! The properties that this crate adds to copies and dead letters. Their names begin with `x-idempotent-`.
-mod dead_letter;
+use std::borrow::Cow;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Headers, MessagePlace, OwnData, Position, Retry};
-
-pub(crate) use self::dead_letter::{decode_letter, original_topic};
+use idempotent_mq::{DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, Position, Retry};
 
 use crate::headers::decode_packed;
-use crate::properties::{EMPTY, HEADERS, KEYS, Properties, SEPARATORS, UNIQ_KEY, is_of_one_delivery, is_own};
+use crate::properties::{EMPTY, HEADERS, KEYS, PREFIX, Properties, SEPARATORS, UNIQ_KEY, is_of_one_delivery};
 use crate::queue_position::QueuePosition;
 use crate::settings::SourceSettings;
 
@@ -17,23 +15,16 @@ pub(crate) struct RetryHeaders {
     /// The producer's properties, without the properties that the broker adds for one delivery.
     producer: Properties,
     pub(crate) flag: i32,
-    pub(crate) attempt: Option<u32>,
-    pub(crate) first_at: Option<Timestamp>,
-    pub(crate) deaths: u32,
+    pub(crate) envelope: Envelope,
     /// The position of the original message.
     pub(crate) position: Option<QueuePosition>,
 }
 
-const ATTEMPT: &str = "x-idempotent-attempt";
-const FIRST_AT: &str = "x-idempotent-first-at";
-const LAST_AT: &str = "x-idempotent-last-at";
-const ATTEMPTS: &str = "x-idempotent-attempts";
-const DEATHS: &str = "x-idempotent-deaths";
-const REASON: &str = "x-idempotent-reason";
-const ID: &str = "x-idempotent-id";
-const TOPIC: &str = "x-idempotent-topic";
-const GROUP: &str = "x-idempotent-group";
-const PLACE: &str = "x-idempotent-place";
+/// The topic and the group whose consumer has dead-lettered a message.
+const TOPIC: Field = Field::Origin("topic");
+const GROUP: Field = Field::Origin("group");
+/// The position of the original message.
+const PLACE: Field = Field::Origin("place");
 /// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 1024;
 
@@ -44,25 +35,21 @@ impl RetryHeaders {
         flag: i32,
         place: MessagePlace,
     ) -> Self {
-        let mut decoded = Self { flag, ..Self::default() };
+        let (mut producer, mut own) = (Properties::new(), Properties::new());
         for (name, value) in all {
-            match name {
-                ATTEMPT if !place.believes(OwnData::Attempt) => {}
-                PLACE if !place.believes(OwnData::Origin) => {}
-                ATTEMPT => decoded.attempt = value.parse().ok(),
-                FIRST_AT => decoded.first_at = value.parse().ok().map(Timestamp),
-                DEATHS => decoded.deaths = value.parse().unwrap_or_default(),
-                PLACE => decoded.position = QueuePosition::decode(value),
-                HEADERS | EMPTY => decoded.keep(name, value),
-                _ if is_own(name) || is_of_one_delivery(name) => {}
-                _ => decoded.keep(name, value),
+            match name.strip_prefix(PREFIX).filter(|_| ![HEADERS, EMPTY].contains(&name)) {
+                Some(own_name) => drop(own.insert(own_name.to_owned(), value.to_owned())),
+                None if is_of_one_delivery(name) => {}
+                None => drop(producer.insert(name.to_owned(), value.to_owned())),
             }
         }
-        decoded
-    }
-
-    fn keep(&mut self, name: &str, value: &str) {
-        self.producer.insert(name.to_owned(), value.to_owned());
+        let position = own.get(PLACE.name()).filter(|_| place.believes(PLACE));
+        Self {
+            producer,
+            flag,
+            envelope: Envelope::read(place, |field| stored(&own, field)),
+            position: position.and_then(|position| QueuePosition::decode(position)),
+        }
     }
 
     fn property(&self, name: &str) -> Option<&str> {
@@ -84,7 +71,7 @@ impl RetryHeaders {
 
     /// Returns the headers for a handler: properties ordered by name, then packed headers in the producer's order.
     pub(crate) fn headers(&self) -> Headers {
-        let is_header = |name: &str| !is_own(name) && name != UNIQ_KEY && name != KEYS;
+        let is_header = |name: &str| ![HEADERS, EMPTY, UNIQ_KEY, KEYS].contains(&name);
         let plain = self.producer.iter().filter(|(name, _)| is_header(name));
         let mut headers: Headers = plain.map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let packed = self.property(HEADERS).map(decode_packed).unwrap_or_default();
@@ -104,70 +91,80 @@ impl RetryHeaders {
         delivery.id = self.id().map(str::to_owned);
         delivery.business_key = self.business_key().map(str::to_owned);
         delivery.headers = self.headers();
-        (delivery.first_at, delivery.deaths) = (self.first_at, self.deaths);
+        self.envelope.clone().open(&mut delivery);
         delivery
     }
 
     /// Returns the properties of a copy for a retry.
     pub(crate) fn encode_retry(&self, retry: &Retry) -> Properties {
-        let mut properties = self.producer.clone();
-        set_number(&mut properties, ATTEMPT, retry.attempt);
-        set_number(&mut properties, FIRST_AT, retry.first_at.0);
-        set_text(&mut properties, REASON, &retry.reason);
-        self.set_common(&mut properties);
+        let mut properties = self.encode(self.envelope.clone().retried(retry));
+        set(&mut properties, Field::Reason, &retry.reason);
+        self.set_position(&mut properties);
         properties
     }
 
     /// Returns the properties of an unchanged copy, for a delivery that was given back or dropped.
     pub(crate) fn encode_unchanged(&self) -> Properties {
-        let mut properties = self.producer.clone();
-        if let Some(attempt) = self.attempt {
-            set_number(&mut properties, ATTEMPT, attempt);
-        }
-        if let Some(first_at) = self.first_at {
-            set_number(&mut properties, FIRST_AT, first_at.0);
-        }
-        self.set_common(&mut properties);
+        let mut properties = self.encode(self.envelope.clone());
+        self.set_position(&mut properties);
         properties
     }
 
     /// Returns the properties of a dead letter. The attempt and the position are left out, so a dead letter that is sent to the
     /// topic again starts with its first attempt.
     pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, settings: &SourceSettings) -> Properties {
-        let mut properties = self.producer.clone();
-        set_text(&mut properties, REASON, &letter.reason);
-        set_text(&mut properties, TOPIC, &settings.topic);
-        set_text(&mut properties, GROUP, &settings.group);
-        set_number(&mut properties, ATTEMPTS, letter.attempts);
-        set_number(&mut properties, FIRST_AT, letter.first_at.0);
-        set_number(&mut properties, LAST_AT, letter.last_at.0);
-        set_number(&mut properties, DEATHS, letter.deaths);
-        if let Some(id) = &letter.id {
-            set_text(&mut properties, ID, id);
-        }
+        let mut properties = self.encode(self.envelope.clone().dead(letter));
+        set(&mut properties, TOPIC, &settings.topic);
+        set(&mut properties, GROUP, &settings.group);
         properties
     }
 
-    /// Sets the properties of all copies that are redelivered.
-    fn set_common(&self, properties: &mut Properties) {
-        if self.deaths > 0 {
-            set_number(properties, DEATHS, self.deaths);
-        }
+    /// Returns the properties of the producer and of an envelope.
+    fn encode(&self, envelope: Envelope) -> Properties {
+        let mut properties = self.producer.clone();
+        envelope.write(|field, value| set(&mut properties, field, &value.to_string()));
+        properties
+    }
+
+    fn set_position(&self, properties: &mut Properties) {
         if let Some(position) = &self.position {
-            set_text(properties, PLACE, &position.encode());
+            set(properties, PLACE, &position.encode());
         }
     }
 }
 
-fn set_number(properties: &mut Properties, name: &str, value: impl Into<u64>) {
-    properties.insert(name.to_owned(), value.into().to_string());
+/// Returns the topic from which a consumer has dead-lettered the message.
+pub(crate) fn original_topic(properties: &Properties) -> Option<&str> {
+    properties.get(&property_of(TOPIC)).map(String::as_str)
 }
 
-fn set_text(properties: &mut Properties, name: &str, value: &str) {
+/// Returns the value of a field among the properties of this crate, by their names after the prefix.
+fn stored(own: &Properties, field: Field) -> Option<Cow<'_, str>> {
+    let value = || own.get(name_of(field)).map(|value| Cow::Borrowed(&**value));
+    match field {
+        // Properties of RocketMQ.
+        Field::Id | Field::BusinessKey => None,
+        // RocketMQ reads an empty value as a missing property, and a reason may be empty.
+        Field::Reason => Some(value().unwrap_or_default()),
+        _ => value(),
+    }
+}
+
+/// Returns the name of a field after the prefix.
+fn name_of(field: Field) -> &'static str {
+    if field == Field::LetterId { Field::Id.name() } else { field.name() }
+}
+
+fn property_of(field: Field) -> String {
+    format!("{PREFIX}{}", name_of(field))
+}
+
+/// Sets a property, truncated to its maximum length.
+fn set(properties: &mut Properties, field: Field, value: &str) {
     let end = value.floor_char_boundary(MAX_TEXT);
     // RocketMQ reads an empty value as a missing property.
     if end > 0 {
-        properties.insert(name.to_owned(), value[..end].replace(SEPARATORS, " "));
+        properties.insert(property_of(field), value[..end].replace(SEPARATORS, " "));
     }
 }
 

@@ -75,8 +75,7 @@ impl ConsumerSession {
         let position = headers.position.as_ref().map(|position| position.position(&settings.topic));
         let position = position.unwrap_or_else(|| settings.position());
         let mut delivery = headers.delivery(position, body);
-        delivery.attempt = Some(headers.attempt.unwrap_or(1));
-        delivery.redelivered = redelivered || headers.attempt.is_some();
+        delivery.redelivered = redelivered || headers.envelope.attempt.is_some();
         delivery.expires_at = headers.expires_at(settings.expires_at_header.as_deref());
         delivery
     }

@@ -41,7 +41,7 @@ impl Settle<RocketTag> for RocketSettler {
             Settlement::GiveBack if settings.orderly => return tag.again(headers.clone(), Duration::ZERO),
             Settlement::Retry(retry) if settings.orderly => {
                 let mut headers = headers.clone();
-                (headers.attempt, headers.first_at) = (Some(retry.attempt), Some(retry.first_at));
+                headers.envelope = headers.envelope.retried(retry);
                 return tag.again(headers, retry.after);
             }
             Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,

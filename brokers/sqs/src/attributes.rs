@@ -1,14 +1,14 @@
 //! Mapping between the attributes of a message and the headers of a delivery.
 //!
 //! Each header is an attribute. The attribute `idempotent` contains the adapter's own data as JSON.
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Headers, MessagePlace, OutboundMessage, OwnData};
+use idempotent_mq::{Datum, Envelope, Field, Headers, MessagePlace, OutboundMessage};
 use serde_json::{Map, Value, json};
 
 use crate::body::{is_character, is_text};
@@ -18,27 +18,30 @@ pub(crate) type Attributes = HashMap<String, MessageAttributeValue>;
 
 /// The attribute with the adapter's own data.
 const OWN: &str = "idempotent";
+/// The member of the own data with the mark of the body.
+const BODY: &str = "body";
 /// The maximum number of attributes of a message.
 const MOST: usize = 10;
 
+/// The queue of a dead letter, and the message group that the message had there.
+const QUEUE: Field = Field::Origin("queue");
+const GROUP: Field = Field::Origin("group");
+
 /// The attributes of a received message.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoredAttributes {
     /// The attributes of the producer.
     native: Attributes,
     own: Map<String, Value>,
+    place: MessagePlace,
 }
 
 impl StoredAttributes {
-    /// Parses the attributes of a message in this place. Own data is left out if it cannot be read, or if the place does not believe it.
+    /// Parses the attributes of a message in this place. Own data that cannot be read is left out.
     pub(crate) fn parse(attributes: Option<Attributes>, place: MessagePlace) -> Self {
         let mut native = attributes.unwrap_or_default();
         let own = native.remove(OWN).and_then(|value| serde_json::from_str(value.string_value()?).ok());
-        let mut own: Map<String, Value> = own.unwrap_or_default();
-        if !place.believes(OwnData::Letter) {
-            own.remove("letter");
-        }
-        Self { native, own }
+        Self { native, own: own.unwrap_or_default(), place }
     }
 
     /// Returns the headers, sorted by name. The values of one name keep their order.
@@ -50,75 +53,49 @@ impl StoredAttributes {
         all.into_iter().collect()
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.own.get(name)?.as_str().filter(|text| !text.is_empty())
+    /// Returns the envelope of the message.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope::read(self.place, |field| field.of_json(&self.own))
     }
 
-    pub(crate) fn number<N: TryFrom<u64>>(&self, name: &str) -> Option<N> {
-        number(&self.own, name)
-    }
-
-    pub(crate) fn time(&self, name: &str) -> Option<Timestamp> {
-        self.number(name).map(Timestamp)
-    }
-
-    /// Returns the data of a dead letter, or `None` if the data is missing or another program wrote the message.
-    pub(crate) fn letter(&self) -> Option<DeadLetter> {
-        let stored = self.own.get("letter")?.as_object()?;
-        let text = |name: &str| stored.get(name).and_then(Value::as_str).map(str::to_owned);
-        let mut letter = DeadLetter::because(text("reason")?, Timestamp(number(stored, "last_at")?));
-        (letter.id, letter.attempts) = (text("id"), number(stored, "attempts")?);
-        (letter.first_at, letter.deaths) = (self.time("first_at")?, self.number("deaths")?);
-        Some(letter)
+    /// Returns the mark of the body.
+    pub(crate) fn body_mark(&self) -> Option<&str> {
+        self.own.get(BODY)?.as_str()
     }
 
     /// Returns the queue of a dead letter, and the message group that the message had there.
-    pub(crate) fn origin(&self) -> (Option<&str>, Option<&str>) {
-        let letter = self.own.get("letter");
-        let text = |name: &str| letter?.get(name)?.as_str();
-        (text("queue"), text("group"))
+    pub(crate) fn origin(&self) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) {
+        let text = |field: Field| self.place.believes(field).then(|| field.of_json(&self.own)).flatten();
+        (text(QUEUE), text(GROUP))
     }
 
-    /// Returns the attributes of the dead letter of this message, whose body has this mark.
-    pub(crate) fn dead(&self, of: &Original<'_>, letter: &DeadLetter, mark: Option<&str>) -> Attributes {
-        let mut own = self.own.clone();
-        own.insert("id".to_owned(), of.id.into());
-        own.insert("first_at".to_owned(), letter.first_at.0.into());
-        own.insert("deaths".to_owned(), letter.deaths.into());
-        let stored = json!({
-            "queue": of.queue,
-            "group": of.group,
-            "reason": letter.reason,
-            "id": letter.id,
-            "attempts": letter.attempts,
-            "last_at": letter.last_at.0,
-        });
-        own.insert("letter".to_owned(), stored);
+    /// Returns the attributes of the dead letter of this message, which has this group in its queue, and whose body has this mark.
+    pub(crate) fn dead(&self, queue: &str, group: Option<&str>, envelope: &Envelope, mark: Option<&str>) -> Attributes {
+        let mut own = self.fresh();
+        envelope.write(|field, value| field.put_json(&mut own, value));
+        QUEUE.put_json(&mut own, Datum::Text(queue));
+        group.into_iter().for_each(|group| GROUP.put_json(&mut own, Datum::Text(group)));
         assemble(self.native.clone(), marked(own, mark))
     }
 
     /// Returns the attributes as they were received, without the data of a letter, for a body with this mark.
     pub(crate) fn bare(&self, mark: Option<&str>) -> Attributes {
-        let mut own = self.own.clone();
-        own.remove("letter");
-        assemble(self.native.clone(), marked(own, mark))
+        assemble(self.native.clone(), marked(self.fresh(), mark))
     }
 
     /// Returns the attributes of the message that is put back for this dead letter, with this id and this mark of its body.
     pub(crate) fn revived(&self, id: &str, mark: Option<&str>) -> Attributes {
-        let mut own = self.own.clone();
-        own.remove("letter");
-        own.insert("id".to_owned(), id.into());
+        let mut own = self.fresh();
+        Field::Id.put_json(&mut own, Datum::Text(id));
         assemble(self.native.clone(), marked(own, mark))
     }
-}
 
-/// The message of a dead letter.
-#[derive(Debug)]
-pub(crate) struct Original<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) queue: &'a str,
-    pub(crate) group: Option<&'a str>,
+    /// Returns the own data without that of a letter.
+    fn fresh(&self) -> Map<String, Value> {
+        let mut own = self.own.clone();
+        own.remove("letter");
+        own
+    }
 }
 
 /// Returns the attributes of a message that is published, whose body has this mark.
@@ -132,10 +109,7 @@ pub(crate) fn sent(message: &OutboundMessage, mark: Option<&str>) -> Attributes 
         }
     }
     let mut own = Map::new();
-    own.insert("id".to_owned(), message.id.as_str().into());
-    if let Some(key) = &message.business_key {
-        own.insert("key".to_owned(), key.as_str().into());
-    }
+    Envelope::sent(message).write(|field, value| field.put_json(&mut own, value));
     if !encoded.is_empty() {
         own.insert("headers".to_owned(), encoded.into());
     }
@@ -151,8 +125,8 @@ pub(crate) fn size(body: &str, attributes: &Attributes) -> usize {
 
 fn marked(mut own: Map<String, Value>, mark: Option<&str>) -> Map<String, Value> {
     match mark {
-        Some(mark) => drop(own.insert("body".to_owned(), mark.into())),
-        None => drop(own.remove("body")),
+        Some(mark) => drop(own.insert(BODY.to_owned(), mark.into())),
+        None => drop(own.remove(BODY)),
     }
     own
 }
@@ -227,14 +201,13 @@ fn decoded(encoded: &Value) -> Option<(String, Vec<u8>)> {
     Some((String::from_utf8(part(0)?).ok()?, part(1)?))
 }
 
-fn number<N: TryFrom<u64>>(object: &Map<String, Value>, name: &str) -> Option<N> {
-    object.get(name)?.as_u64()?.try_into().ok()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use MessagePlace::{DeadLetters, Queue};
+    use idempotent_core::Timestamp;
+    use idempotent_mq::{DeadLetter, Delivery, Position};
+    use serde_json::json;
 
     use super::*;
 
@@ -272,8 +245,7 @@ mod tests {
         assert!(is_accepted(&attributes), "{attributes:?}");
         let stored = StoredAttributes::parse(Some(attributes), Queue);
         assert_eq!(by_name(&stored.headers()), by_name(&message.headers));
-        assert_eq!((stored.text("id"), stored.text("key")), (Some("m\u{ffff}\0"), Some("order-17")));
-        assert_eq!((stored.text("body"), stored.number::<u32>("deaths")), (Some("base64"), None));
+        assert_eq!((stored.envelope(), stored.body_mark()), (Envelope::sent(&message), Some("base64")));
     }
 
     #[test]
@@ -296,18 +268,22 @@ mod tests {
         let stored = StoredAttributes::parse(Some(foreign), Queue);
         let mut letter = DeadLetter::because("two\r\n\u{fffe}lines", Timestamp(9));
         (letter.attempts, letter.first_at, letter.deaths, letter.id) = (3, Timestamp(4), 2, Some("k:1".into()));
-        let original = Original { id: "m-1", queue: "orders.fifo", group: Some("g") };
-        let dead = stored.dead(&original, &letter, Some("empty"));
+        let delivery = Delivery::new(Position::of("orders.fifo"), Vec::new()).id("m-1");
+        let envelope = Envelope::of(&delivery).dead(&letter);
+        let dead = stored.dead("orders.fifo", Some("g"), &envelope, Some("empty"));
         assert!(is_accepted(&dead), "{dead:?}");
         assert_eq!((dead.len(), dead["n0"].data_type()), (MOST, "Number.int"));
-        assert!(StoredAttributes::parse(Some(dead.clone()), Queue).letter().is_none());
+        let in_queue = StoredAttributes::parse(Some(dead.clone()), Queue);
+        assert_eq!((in_queue.envelope().letter, in_queue.origin()), (None, (None, None)));
         let dead = StoredAttributes::parse(Some(dead), DeadLetters);
-        assert_eq!((dead.letter(), dead.origin()), (Some(letter), (Some("orders.fifo"), Some("g"))));
-        assert_eq!((dead.text("id"), dead.text("body")), (Some("m-1"), Some("empty")));
+        let (queue, group) = dead.origin();
+        assert_eq!((dead.envelope(), queue.as_deref(), group.as_deref()), (envelope, Some("orders.fifo"), Some("g")));
+        assert_eq!(dead.body_mark(), Some("empty"));
         let back = StoredAttributes::parse(Some(dead.revived("m-1", None)), DeadLetters);
         assert!(back.headers() == stored.headers());
-        assert_eq!((back.letter(), back.text("body"), back.text("id")), (None, None, Some("m-1")));
-        assert_eq!((back.number::<u32>("deaths"), back.time("first_at")), (Some(2), Some(Timestamp(4))));
+        let (revived, mark) = (back.envelope(), back.body_mark());
+        assert_eq!((revived.letter, mark, revived.id.as_deref()), (None, None, Some("m-1")));
+        assert_eq!((revived.deaths, revived.first_at), (2, Some(Timestamp(4))));
     }
 
     #[test]
@@ -316,11 +292,26 @@ mod tests {
         for own in [damaged, "{", "[1]", "null"] {
             let attributes = Attributes::from([(OWN.to_owned(), text_value(own.to_owned()).unwrap())]);
             let stored = StoredAttributes::parse(Some(attributes), DeadLetters);
-            assert!(stored.headers().is_empty() && stored.letter().is_none() && stored.text("id").is_none(), "{own}");
-            assert_eq!(stored.origin(), (None, None));
+            assert_eq!((stored.headers().len(), stored.envelope()), (0, Envelope::default()), "{own}");
+            assert_eq!(stored.origin(), (None, None), "{own}");
         }
         let binary = MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new([1])).build().unwrap();
         let stored = StoredAttributes::parse(Some([(OWN.to_owned(), binary)].into()), DeadLetters);
         assert!(stored.headers().is_empty());
+    }
+
+    #[test]
+    fn own_data_of_earlier_versions_is_read_and_written_again() {
+        let own = r#"{"deaths":2,"first_at":4,"id":"m-1","key":"order-17","letter":{"attempts":5,"group":"g","id":"k:1",
+            "last_at":9,"queue":"orders.fifo","reason":"no stock"}}"#;
+        let attributes = Attributes::from([(OWN.to_owned(), text_value(own.to_owned()).unwrap())]);
+        let stored = StoredAttributes::parse(Some(attributes), DeadLetters);
+        let envelope = stored.envelope();
+        let letter = envelope.letter.as_ref().unwrap();
+        assert_eq!((envelope.id.as_deref(), envelope.business_key.as_deref()), (Some("m-1"), Some("order-17")));
+        assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
+        let again = stored.dead("orders.fifo", Some("g"), &envelope, None);
+        let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(json(again[OWN].string_value().unwrap()), json(own));
     }
 }

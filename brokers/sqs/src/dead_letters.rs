@@ -225,8 +225,9 @@ impl DeadLetters for SqsDeadLetters {
         let Some(message) = opened.arrived.pop_front() else { return Ok(None) };
         let (mut delivery, tag) = delivery(&opened.dead, message, MessagePlace::DeadLetters);
         opened.read.push(tag.receipt.clone());
-        let letter = tag.attributes.letter();
-        let origin = tag.moved_from.as_deref().or(tag.attributes.origin().0).unwrap_or(&opened.address.name);
+        let letter = tag.attributes.envelope().letter;
+        let named = tag.attributes.origin().0;
+        let origin = tag.moved_from.as_deref().or(named.as_deref()).unwrap_or(&opened.address.name);
         // The receives of the letter are reads of operators.
         delivery.delivered = None;
         delivery.position = Position::of(origin).offset(&tag.message);
@@ -278,7 +279,8 @@ fn still_there(answer: Result<(), Failure>) -> Result<bool, SourceError> {
 fn revived(queue: &Queue, Listed { delivery, tag }: &Listed) -> NewMessage {
     let StoredBody { text, mark } = body::store(&delivery.body);
     let id = delivery.id.as_deref().unwrap_or(&tag.message);
-    let group = tag.attributes.origin().1.or(tag.group.as_deref()).unwrap_or(id);
+    let group = tag.attributes.origin().1;
+    let group = group.as_deref().or(tag.group.as_deref()).unwrap_or(id);
     // Not the id of the message, which the queue may have received within the last 5 min.
     let deduplication = tag.message.clone();
     let fifo = queue.is_fifo().then(|| FifoIds { group: identifier(group), deduplication });

@@ -75,18 +75,16 @@ pub(crate) fn delivery(queue: &Queue, message: Message, place: MessagePlace) -> 
     let group = system.get(&MessageSystemAttributeName::MessageGroupId).cloned();
     let mut position = Position::of(queue.name.clone()).offset(&id);
     position.partition = group.as_deref().filter(|_| queue.is_fifo()).map(group_hash);
-    let mut delivery = Delivery::new(position, body::load(message.body.unwrap_or_default(), attributes.text("body")));
-    delivery.id = Some(attributes.text("id").unwrap_or(&id).to_owned());
-    delivery.business_key = attributes.text("key").map(str::to_owned);
+    let mut delivery = Delivery::new(position, body::load(message.body.unwrap_or_default(), attributes.body_mark()));
+    delivery.id = Some(id.clone());
+    attributes.envelope().open(&mut delivery);
     delivery.headers = attributes.headers();
-    delivery.attempt = Some(1);
     let delivered = number(MessageSystemAttributeName::ApproximateReceiveCount);
     delivery.delivered = delivered.and_then(|count| count.try_into().ok());
     delivery.redelivered = delivered.is_some_and(|count| count > 1);
     let received = || number(MessageSystemAttributeName::ApproximateFirstReceiveTimestamp);
     let first_at = || received().map(|millis| Timestamp(millis.saturating_mul(1_000)));
-    delivery.first_at = attributes.time("first_at").or_else(first_at);
-    delivery.deaths = attributes.number("deaths").unwrap_or(0);
+    delivery.first_at = delivery.first_at.or_else(first_at);
     let tag = SqsTag {
         receipt: message.receipt_handle.unwrap_or_default(),
         message: id,
@@ -115,7 +113,7 @@ mod tests {
             receipt: String::new(),
             message: String::new(),
             received: Instant::now(),
-            attributes: StoredAttributes::default(),
+            attributes: StoredAttributes::parse(None, MessagePlace::Queue),
             group: None,
             moved_from: None,
             hold: Mutex::default(),
@@ -135,9 +133,10 @@ mod tests {
         let moved = written.clone().attributes(MessageSystemAttributeName::DeadLetterQueueSourceArn, arn);
         let read = |message: Message| delivery(&queue, message, MessagePlace::DeadLetters).1;
         let (written, moved) = (read(written.build()), read(moved.build()));
-        assert_eq!((written.attributes.origin().0, written.moved_from), (Some("payments"), None));
+        assert_eq!((written.attributes.origin().0.as_deref(), written.moved_from), (Some("payments"), None));
         assert_eq!((moved.attributes.origin().0, moved.moved_from.as_deref()), (None, Some("orders")));
-        assert!(moved.attributes.letter().is_none() && moved.attributes.text("id") == Some("m-1"));
+        let moved = moved.attributes.envelope();
+        assert_eq!((moved.letter, moved.id.as_deref()), (None, Some("m-1")));
     }
 
     #[tokio::test(start_paused = true)]

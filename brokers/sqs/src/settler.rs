@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetter, Delivery, Envelope, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::MutexGuard;
 use tracing::warn;
 
 use crate::acks::AckQueue;
-use crate::attributes::Original;
 use crate::body::{self, StoredBody};
 use crate::error::{Failure, SHORTER, refused_message};
 use crate::message::{Hold, SqsTag};
@@ -124,21 +123,20 @@ impl SqsSettler {
         letter: &DeadLetter,
     ) -> Result<(NewMessage, Option<&'static str>), SourceError> {
         let StoredBody { text, mark } = body::store(&delivery.body);
-        let original = Original {
-            id: delivery.id.as_deref().unwrap_or(&tag.message),
-            queue: &self.queue.name,
-            group: tag.group.as_deref(),
-        };
         // A letter that is sent again has the same ids. Each letter has a group of its own, so that it hides no other letter.
         let death = format!("{}/{}", tag.message, letter.deaths);
         let fifo = self.dead.is_fifo().then(|| FifoIds { group: death.clone(), deduplication: death });
-        let attributes = tag.attributes.dead(&original, letter, mark);
+        let mut envelope = Envelope::of(delivery).dead(letter);
+        envelope.business_key = None;
+        let dead = |envelope: &Envelope| tag.attributes.dead(&self.queue.name, tag.group.as_deref(), envelope, mark);
+        let attributes = dead(&envelope);
         let mut copy = NewMessage { body: text, attributes, fifo, delay: None };
         let is_too_large = |copy: &NewMessage| copy.size() > self.dead.largest;
         if !is_too_large(&copy) {
             return Ok((copy, None));
         }
-        copy.attributes = tag.attributes.dead(&original, &shortened(letter), mark);
+        envelope.letter = Some(shortened(letter));
+        copy.attributes = dead(&envelope);
         if !is_too_large(&copy) {
             return Ok((copy, Some("the end of its reason")));
         }

@@ -1,13 +1,11 @@
 //! Decoding of the messages in a dead letter queue, and their properties for a redrive.
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, MessagePlace, OwnData};
+use idempotent_mq::{Datum, DeadLetter, Field, MessagePlace};
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, ShortString};
+use lapin::types::AMQPValue;
 
 use super::broker_headers::{place, take_redeliveries, text};
-use super::own_headers::{
-    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRES_AT, FIRST_AT, HeaderTable, ID, KEPT, LAST_AT, OwnHeaders, REASON, USER,
-};
+use super::own_headers::{ACTED_ON, EXPIRES_AT, HeaderTable, KEPT, OwnHeaders, USER, name_of};
 use crate::Queue;
 use crate::properties::{PERSISTENT, copy_properties};
 
@@ -21,12 +19,7 @@ pub(crate) fn decode_letter(properties: &BasicProperties, queue: &Queue) -> Opti
         let death = broker_death(&own.0, &queue.name)?;
         return Some(decode_broker_letter(&own, &death, place(&own.0, queue)));
     }
-    let mut letter = DeadLetter::because(own.text(REASON)?, Timestamp(own.number(LAST_AT)?));
-    letter.id = own.text(ID);
-    letter.attempts = own.small_number(ATTEMPTS)?;
-    letter.first_at = Timestamp(own.number(FIRST_AT)?);
-    letter.deaths = own.small_number(DEATHS)?;
-    Some(letter)
+    own.envelope(MessagePlace::DeadLetters).letter
 }
 
 /// Returns the broker's entry for the latest death in this queue.
@@ -55,9 +48,10 @@ fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable, place: MessagePla
         _ => Timestamp::default(),
     };
     let mut letter = DeadLetter::because(reason, at);
-    letter.attempts = own.small_number(ATTEMPT).filter(|_| place.believes(OwnData::Attempt)).unwrap_or(1);
-    letter.first_at = own.number(FIRST_AT).map_or(at, Timestamp);
-    letter.deaths = own.small_number(DEATHS).unwrap_or_default().saturating_add(1);
+    let envelope = own.envelope(place);
+    letter.attempts = envelope.attempt.unwrap_or(1);
+    letter.first_at = envelope.first_at.unwrap_or(at);
+    letter.deaths = envelope.deaths.saturating_add(1);
     letter
 }
 
@@ -70,11 +64,13 @@ pub(crate) fn redriven_properties(from: &BasicProperties, queue: &str) -> BasicP
     let mut headers: HeaderTable = from.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
     take_redeliveries(&mut headers, true);
     if broker_death(&headers, queue).is_some() {
-        let deaths = OwnHeaders(headers.clone()).small_number(DEATHS).unwrap_or_default().saturating_add(1);
-        for name in [ATTEMPT, EXPIRES_AT, REASON] {
-            headers.remove(name);
+        let mut own = OwnHeaders(headers);
+        let deaths = own.envelope(MessagePlace::Queue).deaths.saturating_add(1);
+        own.set(Field::Deaths, Datum::Number(deaths.into()));
+        headers = own.0;
+        for field in [Field::Attempt, EXPIRES_AT, Field::Reason] {
+            headers.remove(&name_of(field));
         }
-        headers.insert(DEATHS.into(), AMQPValue::LongLongInt(deaths.into()));
     }
     for name in ACTED_ON {
         if let Some(value) = headers.remove(name) {
@@ -82,7 +78,7 @@ pub(crate) fn redriven_properties(from: &BasicProperties, queue: &str) -> BasicP
         }
     }
     if let Some(user) = from.user_id() {
-        headers.insert(ShortString::from(USER), AMQPValue::LongString(user.as_str().into()));
+        headers.insert(name_of(USER), AMQPValue::LongString(user.as_str().into()));
     }
     let redriven = copy_properties(from).with_headers(headers.into()).with_delivery_mode(PERSISTENT);
     match from.expiration() {

@@ -47,7 +47,8 @@ fn a_decoded_copy_equals_the_message_it_was_made_of() {
     assert_eq!(twice.headers, headers);
     let id = twice.properties.message_id().as_ref().map(|id| id.as_str());
     assert_eq!((id, twice.properties.kind().as_ref().unwrap().as_str()), (Some("m"), "t"));
-    assert_eq!((twice.attempt, twice.first_at, twice.delivered), (Some(3), Some(Timestamp(17)), 1));
+    let envelope = &twice.envelope;
+    assert_eq!((envelope.attempt, envelope.first_at, twice.delivered), (Some(3), Some(Timestamp(17)), 1));
     assert_eq!((twice.expiration.as_deref(), twice.user.as_deref()), (Some("60000"), Some("somebody")));
     assert_eq!(twice.expires_at, Some(Timestamp(65_000_000)));
 }
@@ -102,9 +103,13 @@ fn a_handler_sees_no_delay_of_a_publisher_of_this_crate() {
 
 #[test]
 fn malformed_own_headers_are_ignored() {
-    let odd = table(&[(ATTEMPT, text("many")), (FIRST_AT, AMQPValue::LongLongInt(-1)), (DEATHS, AMQPValue::Void)]);
+    let odd = table(&[
+        ("x-idempotent-attempt", text("many")),
+        ("x-idempotent-first-at", AMQPValue::LongLongInt(-1)),
+        ("x-idempotent-deaths", AMQPValue::Void),
+    ]);
     let decoded = decode(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
-    assert_eq!((decoded.attempt, decoded.first_at, decoded.deaths, decoded.expires_at), (None, None, 0, None));
+    assert_eq!((decoded.envelope, decoded.expires_at), (Envelope::default(), None));
     let far = BasicProperties::default().with_expiration(u64::MAX.to_string().into()).with_timestamp(u64::MAX);
     let by_timestamp = ExpirySettings { header: None, by_timestamp: true };
     assert_eq!(RetryHeaders::decode(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
@@ -129,33 +134,53 @@ fn a_dead_letter_does_not_expire_even_after_a_redrive() {
     let reason = DeadLetter::because("é".repeat(2000), Timestamp(9));
     let (letter, _) = decode(properties).encode_dead_letter(&reason, "q", |_| true);
     let back = decode(letter);
-    assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
+    assert_eq!((back.expires_at, back.envelope.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
 }
 
 /// Returns headers of this crate on a message that a producer has sent.
 fn forged() -> Vec<(&'static str, AMQPValue)> {
-    let number = AMQPValue::LongLongInt;
-    let numbers = [(ATTEMPT, 9), (FIRST_AT, 1), (DEATHS, 3), (EXPIRES_AT, 1), (ATTEMPTS, 9), (LAST_AT, 1)];
-    let texts = [(REASON, "no stock"), (ID, "other"), (QUEUE, "payments")];
+    let numbers = [
+        ("x-idempotent-attempt", 9),
+        ("x-idempotent-first-at", 1),
+        ("x-idempotent-deaths", 3),
+        ("x-idempotent-expires-at", 1),
+        ("x-idempotent-attempts", 9),
+        ("x-idempotent-last-at", 1),
+    ];
+    let texts = [
+        ("x-idempotent-reason", "no stock"),
+        ("x-idempotent-id", "other"),
+        ("x-idempotent-queue", "payments"),
+    ];
     let texts = texts.map(|(name, value)| (name, text(value)));
-    numbers.map(|(name, value)| (name, number(value))).into_iter().chain(texts).collect()
+    numbers.map(|(name, value)| (name, AMQPValue::LongLongInt(value))).into_iter().chain(texts).collect()
+}
+
+#[test]
+fn letters_of_earlier_versions_are_read_and_written_again() {
+    let stored = table(&forged().into_iter().filter(|(name, _)| !name.ends_with("attempt") && !name.ends_with("expires-at")).collect::<Vec<_>>());
+    let letter = decode_letter(&BasicProperties::default().with_headers(stored.clone()), &queue()).unwrap();
+    assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("other"), 9));
+    assert_eq!((letter.first_at, letter.last_at, letter.deaths), (Timestamp(1), Timestamp(1), 3));
+    let (again, _) = decode(BasicProperties::default()).encode_dead_letter(&letter, "payments", |_| true);
+    assert_eq!(again.headers().as_ref(), Some(&stored));
 }
 
 #[test]
 fn the_attempt_and_the_expiry_of_a_message_are_believed_only_if_it_has_left_a_retry_queue() {
     let message = BasicProperties::default().with_headers(table(&forged())).with_expiration("60000".into());
     let fresh = decode(message.clone());
-    assert_eq!((fresh.attempt, fresh.expires_at), (None, Some(Timestamp(65_000_000))));
+    assert_eq!((fresh.envelope.attempt, fresh.expires_at), (None, Some(Timestamp(65_000_000))));
     // For operators only.
-    assert_eq!((fresh.first_at, fresh.deaths), (Some(Timestamp(1)), 3));
+    assert_eq!((fresh.envelope.first_at, fresh.envelope.deaths), (Some(Timestamp(1)), 3));
     let copy = decode(waited(message.clone()));
-    assert_eq!((copy.attempt, copy.expires_at), (Some(9), Some(Timestamp(1))));
+    assert_eq!((copy.envelope.attempt, copy.expires_at), (Some(9), Some(Timestamp(1))));
     // A death in another queue, or for another reason, is not that of a copy.
     for (queue, reason) in [("other.retry.1000", "expired"), ("q.retry.1000", "rejected"), ("q", "expired")] {
         let death = table(&[("queue", text(queue)), ("reason", text(reason))]);
         let deaths = AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into());
         let headers = table(&[forged(), vec![("x-death", deaths)]].concat());
-        assert_eq!(decode(BasicProperties::default().with_headers(headers)).attempt, None, "{queue} {reason}");
+        assert_eq!(decode(BasicProperties::default().with_headers(headers)).envelope.attempt, None, "{queue} {reason}");
     }
 }
 

@@ -29,11 +29,12 @@ fn a_copy_is_decoded_as_the_original_message() {
     let twice = decoded(&decoded(&once).encode_retry(&retry(3)));
     assert_eq!(twice.producer, sent);
     assert_eq!((twice.id(), twice.business_key(), twice.has_empty_body()), (Some("m"), Some("order-17"), true));
-    assert_eq!((twice.attempt, twice.first_at, twice.deaths), (Some(3), Some(Timestamp(17)), 0));
+    let envelope = &twice.envelope;
+    assert_eq!((envelope.attempt, envelope.first_at, envelope.deaths), (Some(3), Some(Timestamp(17)), 0));
     assert_eq!(twice.headers(), [("TAGS", "paid"), ("tenant", "acme")].into_iter().collect());
     let given_back = decoded(&twice.encode_unchanged());
     assert_eq!(given_back.position, None, "it was unknown");
-    assert_eq!((given_back.attempt, given_back.first_at), (Some(3), Some(Timestamp(17))));
+    assert_eq!(given_back.envelope, twice.envelope);
 }
 
 #[test]
@@ -57,8 +58,8 @@ fn a_copy_of_a_copy_has_the_position_of_the_original_message_and_a_dead_letter_h
     assert!(copy.headers().is_empty());
     // A redriven message has a new position.
     let dead = copy.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
-    assert!(!dead.contains_key(PLACE));
-    assert_eq!(decoded(&properties(&[(PLACE, "17")])).position, None);
+    assert!(!dead.contains_key("x-idempotent-place"));
+    assert_eq!(decoded(&properties(&[("x-idempotent-place", "17")])).position, None);
 }
 
 #[test]
@@ -67,32 +68,68 @@ fn a_redriven_dead_letter_starts_with_its_first_attempt_and_keeps_its_deaths() {
     letter.deaths = 3;
     let before = decoded(&decoded(&properties(&[(UNIQ_KEY, "m")])).encode_retry(&retry(9)));
     let dead = before.encode_dead_letter(&letter, &settings("*"));
-    assert!(dead[REASON].len() <= MAX_TEXT && !dead[REASON].contains(SEPARATORS));
-    assert_eq!((dead[TOPIC].as_str(), dead[GROUP].as_str(), dead.contains_key(ATTEMPT)), ("t", "g", false));
+    let reason = &dead["x-idempotent-reason"];
+    assert!(reason.len() <= MAX_TEXT && !reason.contains(SEPARATORS));
+    assert_eq!((&*dead["x-idempotent-topic"], &*dead["x-idempotent-group"]), ("t", "g"));
     let back = decoded(&dead);
-    assert_eq!((back.attempt, back.deaths, back.first_at), (None, 3, Some(Timestamp(9))));
+    let envelope = &back.envelope;
+    assert_eq!((envelope.attempt, envelope.deaths, envelope.first_at), (None, 3, Some(Timestamp(9))));
     assert!(back.headers().is_empty());
     // A retry keeps the deaths.
-    assert_eq!(decoded(&back.encode_retry(&retry(2))).deaths, 3);
+    assert_eq!(decoded(&back.encode_retry(&retry(2))).envelope.deaths, 3);
 }
 
 #[test]
 fn a_producer_decides_neither_the_attempt_nor_the_position() {
-    let forged =
-        properties(&[(UNIQ_KEY, "m"), (ATTEMPT, "16"), (PLACE, "17 3 broker-a"), (DEATHS, "2"), (TOPIC, "pay")]);
+    let forged = properties(&[
+        (UNIQ_KEY, "m"),
+        ("x-idempotent-attempt", "16"),
+        ("x-idempotent-place", "17 3 broker-a"),
+        ("x-idempotent-deaths", "2"),
+        ("x-idempotent-topic", "pay"),
+    ]);
     let fresh = decoded_in(MessagePlace::Queue, &forged);
-    assert_eq!((fresh.attempt, fresh.position.is_none(), fresh.deaths), (None, true, 2));
+    assert_eq!((fresh.envelope.attempt, fresh.position.is_none(), fresh.envelope.deaths), (None, true, 2));
     let copy = decoded_in(MessagePlace::Retry, &forged);
-    assert_eq!((copy.attempt, copy.position.is_some()), (Some(16), true));
+    assert_eq!((copy.envelope.attempt, copy.position.is_some()), (Some(16), true));
     let dead = fresh.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
-    assert_eq!(dead[TOPIC], "t");
+    assert_eq!(dead["x-idempotent-topic"], "t");
+}
+
+#[test]
+fn letters_of_earlier_versions_are_read_and_written_again() {
+    let stored = properties(&[
+        (UNIQ_KEY, "m"),
+        ("x-idempotent-reason", "no stock"),
+        ("x-idempotent-id", "k:1"),
+        ("x-idempotent-attempts", "5"),
+        ("x-idempotent-first-at", "4"),
+        ("x-idempotent-last-at", "9"),
+        ("x-idempotent-deaths", "2"),
+        ("x-idempotent-topic", "t"),
+        ("x-idempotent-group", "g"),
+    ]);
+    let read = decoded_in(MessagePlace::DeadLetters, &stored);
+    let letter = read.envelope.letter.as_ref().unwrap();
+    assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
+    assert_eq!((letter.first_at, letter.last_at, letter.deaths), (Timestamp(4), Timestamp(9), 2));
+    assert_eq!((original_topic(&stored), read.id()), (Some("t"), Some("m")));
+    assert_eq!(read.encode_dead_letter(letter, &settings("*")), stored);
+    let without_reason = stored.into_iter().filter(|(name, _)| name != "x-idempotent-reason").collect();
+    let letter = decoded_in(MessagePlace::DeadLetters, &without_reason).envelope.letter.unwrap();
+    assert_eq!(letter.reason, "");
 }
 
 #[test]
 fn malformed_values_are_ignored() {
-    let odd =
-        decoded(&properties(&[(ATTEMPT, "many"), (FIRST_AT, "-1"), (DEATHS, ""), ("end", "soon"), (HEADERS, "?")]));
-    assert_eq!((odd.attempt, odd.first_at, odd.deaths, odd.expires_at(Some("end"))), (None, None, 0, None));
+    let odd = decoded(&properties(&[
+        ("x-idempotent-attempt", "many"),
+        ("x-idempotent-first-at", "-1"),
+        ("x-idempotent-deaths", ""),
+        ("end", "soon"),
+        (HEADERS, "?"),
+    ]));
+    assert_eq!((&odd.envelope, odd.expires_at(Some("end"))), (&Envelope::default(), None));
     assert_eq!(odd.headers(), [("end", "soon")].into_iter().collect());
 }
 
