@@ -111,4 +111,5 @@ laws! { $
     copies_of_one_message_run_once
     messages_of_one_key_run_in_order
     a_stopping_consumer_returns_waiting_deliveries
+    a_consumer_continues_after_its_connections_were_cut
 }

@@ -1,14 +1,13 @@
 //! A broker per test, and helpers.
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::KafkaServer;
 use idempotent_kafka::{KafkaSource, KafkaSourceBuilder, KafkaTag};
-use idempotent_mq::{
-    Consumer, ConsumerCounts, Delivery, KeyFrom, Message, MessageHandler, Messages, Received, Retry, Schedule,
-    Settlement, Source, SourceError,
-};
+use idempotent_mq::{Delivery, KeyFrom, Message, MessageHandler, Messages, Settlement, Source};
+use idempotent_testkit::broker::testing::billing;
+pub(crate) use idempotent_testkit::broker::testing::{LIMIT, Running, one, receive, retry};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -17,11 +16,8 @@ use rdkafka::message::OwnedHeaders;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
-/// Limit for events that are certain to happen.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const GROUP: &str = "billing";
 
 pub(crate) type Held = (Delivery, KafkaTag);
@@ -32,12 +28,6 @@ pub(crate) struct World {
     pub(crate) between: Proxy,
     pub(crate) producer: FutureProducer,
     pub(crate) executor: Executor,
-}
-
-/// A consumer that runs in a task.
-pub(crate) struct Running {
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl World {
@@ -107,9 +97,7 @@ impl World {
 
     /// Runs a consumer with an executor of its own.
     pub(crate) fn run_on(&self, source: KafkaSource, executor: &Executor, handling: MessageHandler) -> Running {
-        let builder = Consumer::builder(source, GROUP, executor).prefetch(8).concurrency(4);
-        let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
-        Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
+        Running::new(billing(source, executor).build(handling).unwrap())
     }
 }
 
@@ -174,47 +162,8 @@ impl Runs {
     }
 
     /// Waits until the handler has run so often.
-    pub(crate) async fn until(&mut self, number: u32) {
-        let waiting = self.0.wait_for(|runs| *runs >= number);
-        tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap();
-    }
-}
-
-impl Running {
-    fn new(consumer: Consumer<KafkaSource>) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
-        Self { stop: Some(stop), task }
-    }
-
-    pub(crate) async fn ended(mut self) -> Result<ConsumerCounts, SourceError> {
-        drop(self.stop.take());
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-}
-
-/// Waits until there are messages. Revoked partitions are left out.
-pub(crate) async fn receive(source: &mut KafkaSource, room: usize) -> Vec<Held> {
-    let receiving = async {
-        loop {
-            if let Received::Deliveries(some) = source.receive(room).await.unwrap() {
-                return some;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, receiving).await.unwrap()
-}
-
-pub(crate) async fn one(source: &mut KafkaSource) -> Held {
-    receive(source, 1).await.pop().unwrap()
-}
-
-pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {
+    pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {
     source.settler().settle(&held.0, &held.1, &how).await.unwrap();
-}
-
-pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -1,30 +1,12 @@
-//! A server that is away for a while: runs that end, drains and messages that are sent in this time, and drains otherwise.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+//! A server that is away for a while: runs that end, drains and messages that are sent in this time.
+use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::servers::NatsServer;
-use idempotent_mq::{KeyFrom, Message, MessageHandler, Messages, OutboundMessage, PublishErrorKind};
+use idempotent_mq::{OutboundMessage, PublishErrorKind};
 use idempotent_nats::JetStreamPublisher;
-use tokio::sync::Semaphore;
 
-use crate::outages::counting;
 use crate::publisher::publish;
-use crate::world::{LIMIT, Running, World, receive, secs, until};
-
-/// Returns a handler that counts its runs, each of which waits for a permit.
-fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
-    let (runs, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (runs.clone(), gate.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        let waits = waits.clone();
-        async move {
-            drop(waits.acquire().await);
-            Ok::<_, String>(())
-        }
-    });
-    (handling, runs, gate)
-}
+use crate::world::{Running, World, counting, gated, until};
 
 #[tokio::test]
 async fn a_run_that_ends_while_the_server_is_away_does_not_repeat() {
@@ -75,31 +57,6 @@ async fn a_drain_ends_while_the_server_is_away_and_each_message_runs_once() {
         next.ended().await.unwrap();
         assert_eq!(runs.load(SeqCst) + later.load(SeqCst), 8, "killed: {is_killed}, {counts:?}");
     }
-}
-
-#[tokio::test]
-async fn a_drain_finishes_what_runs_and_returns_what_waits() {
-    let world = World::new().await;
-    let source = async || world.builder().ack_wait(secs(60)).connect().await.unwrap();
-    let first = source().await;
-    for number in 0..8 {
-        world.send(&number.to_string()).await;
-    }
-    let (handling, runs, gate) = gated();
-    // The runs last until the other source has received what waits.
-    let running = Running::new(world.consumer(first).grace(LIMIT).build(handling).unwrap());
-    until("four run, and four wait", async || runs.load(SeqCst) == 4 && world.open().await == (8, 0)).await;
-    let mut other = source().await;
-    let (counts, ()) = tokio::join!(running.ended(), async {
-        let mut returned = Vec::new();
-        while returned.len() < 4 {
-            returned.extend(receive(&mut other, 4 - returned.len()).await);
-        }
-        assert!(returned.iter().all(|(delivery, _)| delivery.attempt == Some(1)), "{returned:?}");
-        gate.close();
-    });
-    let counts = counts.unwrap();
-    assert_eq!((counts.acked, counts.given_back, world.open().await), (4, 4, (4, 0)), "{counts:?}");
 }
 
 #[tokio::test]

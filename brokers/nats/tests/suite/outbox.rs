@@ -13,8 +13,7 @@ use idempotent_sqlx::{Outbox, OutboxRecord, OutboxStatus, Relay};
 use idempotent_testkit::VirtualClock;
 
 use crate::delayed::now;
-use crate::outages::counting;
-use crate::world::{Running, World, secs, until};
+use crate::world::{Running, World, counting, secs, until};
 
 /// A database with an outbox whose time the test moves.
 struct Orders {

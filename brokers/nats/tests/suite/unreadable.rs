@@ -9,8 +9,7 @@ use idempotent_nats::JetStreamDeadLetters;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::outages::counting;
-use crate::world::{Running, World, one, settle, until};
+use crate::world::{Running, World, counting, one, settle, until};
 
 /// The value of a header at which the proxy ends the connection. The answer that contains a message as JSON does not contain it.
 const MARKER: &str = "ends-the-connection";

@@ -1,32 +1,14 @@
 //! A server that is away for a while: runs that end, drains and messages that are sent in this time.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
-use idempotent_mq::{KeyFrom, Message, MessageHandler, Messages, OutboundMessage, PublishErrorKind};
+use idempotent_mq::{OutboundMessage, PublishErrorKind};
 use idempotent_pgmq::PgmqPublisher;
-use tokio::sync::Semaphore;
 
-use crate::outages::counting;
 use crate::publisher::publish;
-use crate::world::{Database, Running, World, until};
+use crate::world::{Database, Running, World, counting, gated, until};
 
 /// The number of messages that a consumer holds.
 const HELD: &str = "SELECT count(*) FROM pgmq.q_orders WHERE vt > clock_timestamp()";
-
-/// Returns a handler that counts its runs, each of which waits for a permit.
-fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
-    let (runs, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (runs.clone(), gate.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        let waits = waits.clone();
-        async move {
-            drop(waits.acquire().await);
-            Ok::<_, String>(())
-        }
-    });
-    (handling, runs, gate)
-}
 
 #[tokio::test]
 async fn a_run_that_ends_while_the_server_is_away_does_not_repeat() {

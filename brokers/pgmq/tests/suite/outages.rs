@@ -1,43 +1,11 @@
-//! Killed consumers, a killed server, cut connections, and a drain.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+//! A killed server, an address that moves, and a dropped queue.
+use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{
-    KeyFrom, Message, MessageHandler, Messages, OutboundMessage, Publish, Settlement, Source, SourceErrorKind,
-};
+use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
 use idempotent_pgmq::{PgmqPublisher, PgmqSource};
-use tokio::sync::Semaphore;
 
-use crate::world::{Database, World, ms, one, pgmq_url, receive, retry, settle, until};
-
-/// Returns a handler that counts its runs, one for each message.
-pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
-    let runs = Arc::<AtomicU32>::default();
-    let counted = runs.clone();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        async { Ok::<_, String>(()) }
-    });
-    (handling, runs)
-}
-
-#[tokio::test]
-async fn messages_of_a_killed_consumer_are_taken_over_and_each_runs_once() {
-    let world = World::new().await;
-    let mut dead = world.source().await;
-    for number in 0..20 {
-        world.send(&number.to_string()).await;
-    }
-    let held = receive(&mut dead, 8).await;
-    assert!(!held.is_empty());
-    drop((held, dead));
-    let (handling, runs) = counting();
-    let running = world.run(world.source().await, handling);
-    until("all messages are acknowledged", async || world.open().await == 0).await;
-    let counts = running.ended().await.unwrap();
-    assert_eq!((runs.load(SeqCst), counts.acked >= 20), (20, true), "{counts:?}");
-}
+use crate::world::{Database, World, counting, ms, one, pgmq_url, retry, settle, until};
 
 #[tokio::test]
 async fn held_and_delayed_messages_survive_a_killed_server_and_run_once() {
@@ -75,23 +43,6 @@ async fn a_consumer_continues_after_its_server_was_killed_and_started_again() {
     // A message without a confirmation may have been stored, too.
     until("the second message ran", async || runs.load(SeqCst) > 1).await;
     running.ended().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_consumer_continues_after_its_connection_was_cut_often() {
-    let world = World::new().await;
-    let between = Proxy::start(&world.database.address()).await;
-    let (handling, runs) = counting();
-    let url = crate::world::pgmq_url(&world.database.url_at(&between.address()));
-    let running = world.run(World::builder_at(url).connect().await.unwrap(), handling);
-    for number in 0..10 {
-        world.send(&number.to_string()).await;
-        until("the message ran", async || runs.load(SeqCst) > number).await;
-        between.cut_all();
-    }
-    until("all messages are acknowledged", async || world.open().await == 0).await;
-    running.ended().await.unwrap();
-    assert_eq!(runs.load(SeqCst), 10);
 }
 
 /// The number of messages that a queue has had.
@@ -137,75 +88,4 @@ async fn a_consumer_ends_with_the_reason_after_its_queue_was_dropped() {
     world.execute("SELECT pgmq.drop_queue('orders')").await;
     let error = running.ended_by_itself().await.unwrap_err();
     assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("create the queue"), "{error}");
-}
-
-#[tokio::test]
-async fn a_killed_consumer_leaves_its_keys_to_the_next_one() {
-    let world = World::new().await;
-    world.source().await;
-    world.send("1").await;
-    let (handling, _) = counting();
-    let running = world.run(world.source().await, handling);
-    running.kill().await;
-    let (handling, _) = counting();
-    let next = world.run(world.source().await, handling);
-    until("the message is acknowledged", async || world.open().await == 0).await;
-    next.ended().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_drain_finishes_what_runs_and_returns_what_waits() {
-    let world = World::new().await;
-    for number in 0..8 {
-        world.source().await;
-        world.send(&number.to_string()).await;
-    }
-    let (begun, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (begun.clone(), gate.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        let waits = waits.clone();
-        async move {
-            drop(waits.acquire().await);
-            Ok::<_, String>(())
-        }
-    });
-    let running = world.run(world.source().await, handling);
-    let free = "SELECT count(*) FROM pgmq.q_orders WHERE vt <= clock_timestamp()";
-    until("four run, and four wait", async || begun.load(SeqCst) == 4 && world.number(free).await == 0).await;
-    let (counts, ()) = tokio::join!(running.ended(), async {
-        until("those that wait are returned", async || world.number(free).await == 4).await;
-        gate.add_permits(8);
-    });
-    let counts = counts.unwrap();
-    assert_eq!((counts.acked, counts.given_back, world.open().await), (4, 4, 4), "{counts:?}");
-    let other = one(&mut world.source().await).await;
-    assert_eq!((other.0.attempt, other.0.delivered), (Some(1), Some(1)), "a returned message is not an attempt");
-}
-
-#[tokio::test]
-async fn a_long_handler_keeps_its_message() {
-    let world = World::new().await;
-    let (begun, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (begun.clone(), gate.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        let waits = waits.clone();
-        async move {
-            drop(waits.acquire().await);
-            Ok::<_, String>(())
-        }
-    });
-    let running = world.run(world.source().await, handling);
-    world.send("1").await;
-    until("the handler runs", async || begun.load(SeqCst) == 1).await;
-    let hidden = async || world.number("SELECT (extract(epoch FROM vt) * 1000000)::bigint FROM pgmq.q_orders").await;
-    let mut last = hidden().await;
-    for _ in 0..5 {
-        until("the consumer extends the visibility timeout", async || hidden().await > last).await;
-        last = hidden().await;
-    }
-    gate.add_permits(1);
-    until("the message is acknowledged", async || world.open().await == 0).await;
-    running.ended().await.unwrap();
 }

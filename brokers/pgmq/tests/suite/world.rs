@@ -1,21 +1,17 @@
 //! A database per test, and helpers.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::PostgresServer;
-use idempotent_mq::{
-    Consumer, ConsumerBuilder, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Schedule, Settle, Settlement,
-    Source, SourceError,
+use idempotent_mq::{ConsumerBuilder, MessageHandler};
+use idempotent_pgmq::{PgmqSource, PgmqSourceBuilder};
+use idempotent_testkit::broker::testing::billing;
+pub(crate) use idempotent_testkit::broker::testing::{
+    LIMIT, Running, counting, gated, one, receive, retry, settle, until,
 };
-use idempotent_pgmq::{PgmqSource, PgmqSourceBuilder, PgmqTag};
 use sqlx::{AssertSqlSafe, PgPool, Row};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-
-/// Limit for events that are certain to happen.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The templates of all databases, in which the newest and an old version of PGMQ are installed.
 const TEMPLATES: [&str; 2] = ["with_pgmq", "with_old_pgmq"];
@@ -84,12 +80,6 @@ pub(crate) struct World {
     pub(crate) executor: Executor,
 }
 
-/// A consumer that runs in a task.
-pub(crate) struct Running {
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
-}
-
 impl World {
     pub(crate) async fn new() -> Self {
         Self::of(Database::new().await).await
@@ -141,70 +131,12 @@ impl World {
     }
 
     pub(crate) fn consumer(&self, source: PgmqSource) -> ConsumerBuilder<PgmqSource> {
-        let builder = Consumer::builder(source, "billing", &self.executor).prefetch(8).concurrency(4);
-        builder.schedule(Schedule::exponential(ms(50), ms(200))).grace(Duration::from_secs(5))
+        billing(source, &self.executor)
     }
 
     pub(crate) fn run(&self, source: PgmqSource, handling: MessageHandler) -> Running {
         Running::new(self.consumer(source).build(handling).unwrap())
     }
-}
-
-impl Running {
-    pub(crate) fn new(consumer: Consumer<PgmqSource>) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
-        Self { stop: Some(stop), task }
-    }
-
-    /// Kills the consumer without settling anything.
-    pub(crate) async fn kill(self) {
-        self.task.abort();
-        assert!(self.task.await.unwrap_err().is_cancelled());
-    }
-
-    /// Waits until the consumer ends without a request.
-    pub(crate) async fn ended_by_itself(self) -> Result<ConsumerCounts, SourceError> {
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-
-    pub(crate) async fn ended(mut self) -> Result<ConsumerCounts, SourceError> {
-        drop(self.stop.take());
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-}
-
-/// Waits until there are messages.
-pub(crate) async fn receive(source: &mut PgmqSource, room: usize) -> Vec<(Delivery, PgmqTag)> {
-    let receiving = async {
-        loop {
-            let Received::Deliveries(some) = source.receive(room).await.unwrap() else { panic!("nothing is revoked") };
-            if !some.is_empty() {
-                return some;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, receiving).await.unwrap()
-}
-
-pub(crate) async fn one(source: &mut PgmqSource) -> (Delivery, PgmqTag) {
-    receive(source, 1).await.pop().unwrap()
-}
-
-pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !so().await {
-        assert!(start.elapsed() < LIMIT, "still not: {what}");
-        tokio::time::sleep(ms(5)).await;
-    }
-}
-
-pub(crate) async fn settle(settler: &Arc<dyn Settle<PgmqTag>>, held: &(Delivery, PgmqTag), how: Settlement) {
-    settler.settle(&held.0, &held.1, &how).await.unwrap();
-}
-
-pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

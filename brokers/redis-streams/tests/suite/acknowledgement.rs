@@ -41,13 +41,13 @@ async fn a_duplicate_of_a_run_in_flight_is_deferred_without_an_attempt_and_ackno
     let (runs, handling) = gated(&open);
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
-    until("it runs", || runs.load(SeqCst) == 1).await;
+    until("it runs", async || runs.load(SeqCst) == 1).await;
     world.send("1");
     // More often than there are attempts.
-    until("the copy is put off", || running.counters.counts().deferred >= 3).await;
+    until("the copy is put off", async || running.counters.counts().deferred >= 3).await;
     assert_eq!((runs.load(SeqCst), world.calls("xack"), world.pending().len()), (1, 0, 2));
     open.add_permits(1);
-    until("both are acknowledged", || running.counters.counts().acked == 2).await;
+    until("both are acknowledged", async || running.counters.counts().acked == 2).await;
     let counts = running.ended().await.unwrap();
     assert_eq!((runs.load(SeqCst), counts.retried, counts.dead_lettered, world.pending().len()), (1, 0, 0, 0));
 }
@@ -59,7 +59,7 @@ async fn a_completion_that_fails_once_is_retried_and_the_entry_acknowledged() {
     store.fail_before(StoreOperation::Complete, 1);
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
-    until("it is acknowledged", || running.counters.counts().acked == 1).await;
+    until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     let counts = running.ended().await.unwrap();
     assert!(store.is_played());
     assert_eq!((runs.load(SeqCst), counts.retried, world.pending().len()), (1, 0, 0));
@@ -72,12 +72,12 @@ async fn an_entry_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_relea
     store.fail_before(StoreOperation::Complete, FOREVER);
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
-    until("it comes again", || running.counters.counts().retried == 1).await;
+    until("it comes again", async || running.counters.counts().retried == 1).await;
     assert_eq!((world.calls("xack"), world.pending().len(), running.counters.counts().acked), (0, 1, 0));
     assert!(store.log().iter().all(|call| call.verb != StoreOperation::Release));
     store.heal();
     // After its lease, the run is repeated.
-    until("it is acknowledged", || running.counters.counts().acked == 1).await;
+    until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     assert_eq!((runs.load(SeqCst), world.pending().len()), (2, 0));
 }
 
@@ -88,15 +88,15 @@ async fn nothing_is_read_run_or_acknowledged_while_the_store_is_down() {
     store.down();
     world.send("1");
     let running = world.run(world.source("a").await, handling, 1, 1);
-    until("it is put off", || running.counters.counts().deferred >= 1).await;
+    until("it is put off", async || running.counters.counts().deferred >= 1).await;
     for number in 2..5 {
         world.send(number.to_string());
     }
-    until("intake is paused", || running.counters.counts().pauses == 1).await;
+    until("intake is paused", async || running.counters.counts().pauses == 1).await;
     assert_eq!((runs.load(SeqCst), world.calls("xack"), running.counters.counts().retried), (0, 0, 0));
     assert!(world.pending().len() <= 2, "what nobody runs is left to others: {:?}", world.pending());
     store.up();
-    until("all are acknowledged", || running.counters.counts().acked == 4).await;
+    until("all are acknowledged", async || running.counters.counts().acked == 4).await;
     assert_eq!((runs.load(SeqCst), world.pending().len()), (4, 0));
 }
 
@@ -108,19 +108,19 @@ async fn an_entry_is_acknowledged_only_after_its_run_is_recorded() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
-    until("it runs", || runs.load(SeqCst) == 1).await;
+    until("it runs", async || runs.load(SeqCst) == 1).await;
     assert_eq!((world.calls("xack"), world.pending().len()), (0, 1), "acknowledged before its handler");
     // The end of the run is not recorded yet.
     store.delay(StoreOperation::Complete, ms(300));
     open.add_permits(1);
-    until("its end is being recorded", || {
+    until("its end is being recorded", async || {
         let completes = store.log().iter().filter(|call| call.verb == StoreOperation::Complete).count();
         seen.lock().unwrap().push(world.calls("xack"));
         completes == 1
     })
     .await;
     assert_eq!((seen.lock().unwrap().last(), running.counters.counts().acked), (Some(&0), 0));
-    until("it is acknowledged", || running.counters.counts().acked == 1).await;
+    until("it is acknowledged", async || running.counters.counts().acked == 1).await;
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn the_idle_time_of_an_entry_starts_when_it_is_read() {
     world.send("1");
     let sent = Instant::now();
     // Longer than the idle time of a held entry.
-    until("it is old", || sent.elapsed() > ms(3_100)).await;
+    until("it is old", async || sent.elapsed() > ms(3_100)).await;
     let held = one(&mut first).await;
     let looks = world.calls("xautoclaim");
     nothing_until(&mut second, || world.calls("xautoclaim") > looks + 2).await;

@@ -49,14 +49,14 @@ async fn entries_held_for_longer_than_min_idle_run_once() {
         world.send(number.to_string());
     }
     let first = world.run(slow("a").await, gate.handling(), 8, 6);
-    until("six run, and two wait", || gate.runs() == 6 && world.pending().len() == 8).await;
+    until("six run, and two wait", async || gate.runs() == 6 && world.pending().len() == 8).await;
     let second = world.run(slow("b").await, gate.handling(), 8, 6);
     let (start, looks) = (std::time::Instant::now(), world.calls("xautoclaim"));
     let over = || start.elapsed() > ms(5_000) && world.calls("xautoclaim") > looks + 20;
     until("two and a half min-idles are over, and the second one has looked", over).await;
     assert!(world.pending().iter().all(|pending| *pending == ("a".to_owned(), 1)), "{:?}", world.pending());
     gate.open.add_permits(8);
-    until("all are acknowledged", || world.pending().is_empty()).await;
+    until("all are acknowledged", async || world.pending().is_empty()).await;
     assert_eq!((gate.runs(), second.ended().await.unwrap().ended()), (8, 0));
     assert_eq!(first.ended().await.unwrap().acked, 8);
 }
@@ -68,9 +68,9 @@ async fn a_copy_with_another_entry_id_is_acknowledged_without_a_run() {
     gate.open.add_permits(8);
     let running = world.run(world.source("a").await, gate.handling(), 8, 6);
     world.send("1");
-    until("it ran", || running.counters.counts().acked == 1).await;
+    until("it ran", async || running.counters.counts().acked == 1).await;
     world.send("1");
-    until("both are acknowledged", || running.counters.counts().acked == 2).await;
+    until("both are acknowledged", async || running.counters.counts().acked == 2).await;
     assert_eq!((gate.runs(), world.pending().len()), (1, 0));
 }
 
@@ -84,15 +84,15 @@ async fn a_run_of_a_dead_consumer_is_repeated_after_its_lease() {
     let gate = Gate::shut();
     world.send("1");
     let first = world.run(world.source("a").await, gate.handling(), 2, 1);
-    until("it runs", || gate.runs() == 1).await;
+    until("it runs", async || gate.runs() == 1).await;
     first.kill().await;
     let second = world.run(world.source("b").await, gate.handling(), 2, 1);
-    until("it runs again", || gate.runs() == 2).await;
+    until("it runs again", async || gate.runs() == 2).await;
     // The first redelivery met the lease and waited for it in parts.
     let counts = second.counters.counts();
     assert!(counts.deferred >= 1, "{counts:?}");
     gate.open.add_permits(1);
-    until("it is acknowledged", || world.pending().is_empty()).await;
+    until("it is acknowledged", async || world.pending().is_empty()).await;
     assert_eq!(second.ended().await.unwrap().acked, 1);
 }
 
@@ -108,7 +108,7 @@ async fn two_groups_each_run_the_same_entry() {
         let source = source.connect().await.unwrap();
         running.push(Running::new(Consumer::builder(source, group, &world.executor).build(gate.handling()).unwrap()));
     }
-    until("both ran", || running.iter().all(|running| running.counters.counts().acked == 1)).await;
+    until("both ran", async || running.iter().all(|running| running.counters.counts().acked == 1)).await;
     assert_eq!(gate.runs(), 2);
 }
 
@@ -135,7 +135,7 @@ async fn an_undecodable_body_is_dead_lettered_at_once_and_the_next_entry_runs() 
     world.server.command(&["XADD", "orders", "*", "other", "x"]);
     world.send("{\"number\": 1}");
     let running = world.run(world.source("a").await, handling, 8, 6);
-    until("all are settled", || running.counters.counts().ended() == 3 && world.pending().is_empty()).await;
+    until("all are settled", async || running.counters.counts().ended() == 3 && world.pending().is_empty()).await;
     let counts = running.ended().await.unwrap();
     assert_eq!((counts.acked, counts.dead_lettered, counts.retried, runs.load(SeqCst)), (1, 2, 0, 1));
     assert_eq!(world.entries("orders:dead")[0][..2], [b"body".to_vec(), b"\xff\x00what?".to_vec()]);
@@ -152,7 +152,7 @@ async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
     world.send("four");
     let builder = Consumer::builder(world.source("a").await, "billing", &world.executor).max_body(4);
     let running = Running::new(builder.build(handling).unwrap());
-    until("all are settled", || running.counters.counts().ended() == 2 && world.pending().is_empty()).await;
+    until("all are settled", async || running.counters.counts().ended() == 2 && world.pending().is_empty()).await;
     let counts = running.ended().await.unwrap();
     assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
     assert_eq!(world.entries("orders:dead")[0][..2], [b"body".to_vec(), b"five!".to_vec()]);
@@ -168,7 +168,7 @@ async fn an_id_reused_for_another_body_is_dead_lettered() {
     for body in ["one", "one", "two"] {
         let settled = running.counters.counts().ended();
         world.server.command(&["XADD", "orders", "*", "id", "m-1", "body", body]);
-        until("it is settled", || running.counters.counts().ended() == settled + 1).await;
+        until("it is settled", async || running.counters.counts().ended() == settled + 1).await;
     }
     let counts = running.ended().await.unwrap();
     assert_eq!((counts.acked, counts.dead_lettered), (2, 1));
@@ -186,7 +186,7 @@ async fn an_entry_that_always_fails_runs_17_times_and_is_dead_lettered() {
     });
     world.send("x");
     let running = world.run(world.source("a").await, handling, 8, 6);
-    until("it is a dead letter", || running.counters.counts().dead_lettered == 1).await;
+    until("it is a dead letter", async || running.counters.counts().dead_lettered == 1).await;
     let counts = running.ended().await.unwrap();
     assert_eq!((runs.load(SeqCst), counts.retried), (17, 16));
     let dead = world.entries("orders:dead").pop().unwrap();
@@ -206,7 +206,7 @@ async fn failures_that_no_record_counts_end_as_a_dead_letter_too() {
     });
     world.send("x");
     let running = world.run(world.source("a").await, handling, 8, 6);
-    until("it is a dead letter", || running.counters.counts().dead_lettered == 1).await;
+    until("it is a dead letter", async || running.counters.counts().dead_lettered == 1).await;
     running.ended().await.unwrap();
     assert_eq!(runs.load(SeqCst), 17);
     assert_eq!(world.server.command(&["EXISTS", "orders:attempts:billing"]).text(), "0", "no mark is left");
@@ -222,17 +222,17 @@ async fn a_drain_returns_waiting_entries_and_finishes_runs() {
     // So long that no consumer would take the entries over in time.
     let source = world.builder("a").min_idle(ms(60_000)).connect().await.unwrap();
     let mut first = world.run(source, gate.handling(), 4, 1);
-    until("one runs and three wait", || gate.runs() == 1 && world.pending().len() == 4).await;
+    until("one runs and three wait", async || gate.runs() == 1 && world.pending().len() == 4).await;
     first.drain();
-    until("three are given back", || first.counters.counts().given_back == 3).await;
+    until("three are given back", async || first.counters.counts().given_back == 3).await;
     let other = Gate::shut();
     other.open.add_permits(8);
     let source = world.builder("b").min_idle(ms(60_000)).connect().await.unwrap();
     let second = world.run(source, other.handling(), 4, 1);
-    until("they run elsewhere", || other.runs() == 3).await;
+    until("they run elsewhere", async || other.runs() == 3).await;
     gate.open.add_permits(1);
     let counts = first.ended().await.unwrap();
     assert_eq!((counts.acked, counts.given_back), (1, 3));
-    until("all are acknowledged", || world.pending().is_empty()).await;
+    until("all are acknowledged", async || world.pending().is_empty()).await;
     assert_eq!(second.ended().await.unwrap().acked, 3);
 }

@@ -151,7 +151,7 @@ async fn an_entry_that_cannot_be_dead_lettered_stays_pending_and_is_delayed() {
     drop((held, source, settler));
     let handling = Messages::json().unprotected(|_: Message<Vec<u8>>| async { HandlerResult::Done });
     let running = world.run(world.source("b").await, handling, 8, 6);
-    until("it is put off", || running.counters.counts().deferred == 1).await;
+    until("it is put off", async || running.counters.counts().deferred == 1).await;
     // Delayed for 300 s, as the runtime does with an entry that cannot be dead-lettered.
     assert_eq!((world.pending().len(), running.counters.counts().dead_lettered), (1, 0));
 }

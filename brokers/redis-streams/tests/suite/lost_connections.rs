@@ -32,7 +32,7 @@ async fn a_lost_acknowledgement_is_resent_and_the_entry_runs_once() {
         proxy.fail_next_with("XACK\r\n", fault);
         world.send("1");
         let running = world.run(source, handling, 8, 6);
-        until("it is acknowledged", || running.counters.counts().acked == 1).await;
+        until("it is acknowledged", async || running.counters.counts().acked == 1).await;
         assert_eq!((proxy.met(), runs.load(SeqCst), world.pending().len()), (1, 1, 0), "{fault:?}");
         assert_eq!(running.ended().await.unwrap().ended(), 1);
     }
@@ -50,7 +50,7 @@ async fn a_finished_entry_of_a_dead_consumer_is_acknowledged_by_another() {
     first.kill().await;
     assert_eq!(world.pending(), [("a".to_owned(), 1)]);
     let second = world.run(world.source("b").await, handling, 8, 6);
-    until("it is acknowledged", || world.pending().is_empty()).await;
+    until("it is acknowledged", async || world.pending().is_empty()).await;
     assert_eq!((runs.load(SeqCst), second.ended().await.unwrap().acked), (1, 1));
 }
 
@@ -63,7 +63,7 @@ async fn an_entry_with_a_lost_delivery_is_redelivered() {
     world.send("1");
     proxy.fail_next_with("XREADGROUP\r\n", Fault::CutAfterApply);
     let running = world.run(source, handling, 8, 6);
-    until("it is acknowledged", || running.counters.counts().acked == 1).await;
+    until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     assert_eq!((proxy.met(), runs.load(SeqCst), world.pending().len()), (1, 1, 0));
 }
 
@@ -73,12 +73,12 @@ async fn a_source_continues_after_a_server_restart() {
     let (runs, handling) = counting();
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
-    until("the first is acknowledged", || running.counters.counts().acked == 1).await;
+    until("the first is acknowledged", async || running.counters.counts().acked == 1).await;
     world.server.kill();
-    until("it is noticed", || running.counters.counts().source_errors > 0).await;
+    until("it is noticed", async || running.counters.counts().source_errors > 0).await;
     world.server.restart();
     world.send("2");
-    until("the second is acknowledged", || running.counters.counts().acked == 2).await;
+    until("the second is acknowledged", async || running.counters.counts().acked == 2).await;
     assert_eq!((runs.load(SeqCst), world.pending().len()), (2, 0));
     assert_eq!(running.ended().await.unwrap().unsettled, 0);
 }
@@ -90,9 +90,9 @@ async fn a_server_that_has_become_a_replica_is_reconnected() {
     let running = world.run(world.source("a").await, handling, 8, 6);
     // A replica of an unreachable primary.
     world.server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    until("it is noticed", || running.counters.counts().source_errors > 0).await;
+    until("it is noticed", async || running.counters.counts().source_errors > 0).await;
     world.server.command(&["REPLICAOF", "NO", "ONE"]);
     world.send("1");
-    until("it is acknowledged", || running.counters.counts().acked == 1).await;
+    until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     assert_eq!(runs.load(SeqCst), 1);
 }

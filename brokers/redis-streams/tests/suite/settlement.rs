@@ -115,7 +115,7 @@ async fn close_returns_the_entries_of_a_dropped_receive() {
     // Blocked on the server when dropped.
     assert!(tokio::time::timeout(ms(100), first.receive(4)).await.is_err());
     world.send("1");
-    crate::world::until("it is read", || !world.pending().is_empty()).await;
+    crate::world::until("it is read", async || !world.pending().is_empty()).await;
     first.close().await;
     let since = Instant::now();
     assert_eq!(one(&mut second).await.0.body, b"1");

@@ -60,7 +60,7 @@ async fn a_deleted_group_ends_a_blocked_read() {
             }
         }
     });
-    crate::world::until("it waits", || world.server.info("blocked_clients") == "1").await;
+    crate::world::until("it waits", async || world.server.info("blocked_clients") == "1").await;
     world.server.command(&["DEL", "orders"]);
     let refused = tokio::time::timeout(crate::world::LIMIT, reading).await.unwrap().unwrap();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused}");

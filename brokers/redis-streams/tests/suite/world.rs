@@ -1,30 +1,16 @@
 //! A server per test, and helpers.
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::{RedisServer, Value};
-use idempotent_mq::{
-    Consumer, ConsumerCounters, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Settle, Settlement, Source,
-    SourceError,
-};
-use idempotent_redis_streams::{StartPosition, StreamsSource, StreamsSourceBuilder, StreamsTag};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-
-/// Limit for events that are certain to happen.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+use idempotent_mq::{MessageHandler, Received, Source};
+use idempotent_redis_streams::{StartPosition, StreamsSource, StreamsSourceBuilder};
+use idempotent_testkit::broker::testing::billing;
+pub(crate) use idempotent_testkit::broker::testing::{LIMIT, Running, one, receive, retry, settle, until};
 
 pub(crate) struct World {
     pub(crate) server: RedisServer,
     pub(crate) executor: Executor,
-}
-
-/// A consumer that runs in a task.
-pub(crate) struct Running {
-    pub(crate) counters: ConsumerCounters,
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl World {
@@ -93,53 +79,9 @@ impl World {
         prefetch: usize,
         concurrency: usize,
     ) -> Running {
-        let builder = Consumer::builder(source, "billing", &self.executor);
-        let builder = builder.prefetch(prefetch).concurrency(concurrency);
-        let builder = builder.schedule(idempotent_mq::Schedule::exponential(ms(50), ms(200)));
-        Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
+        let builder = billing(source, &self.executor).prefetch(prefetch).concurrency(concurrency);
+        Running::new(builder.build(handling).unwrap())
     }
-}
-
-impl Running {
-    pub(crate) fn new(consumer: Consumer<StreamsSource>) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let counters = consumer.counters();
-        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
-        Self { counters, stop: Some(stop), task }
-    }
-
-    /// Kills the consumer without settling anything.
-    pub(crate) async fn kill(self) {
-        self.task.abort();
-        assert!(self.task.await.unwrap_err().is_cancelled());
-    }
-
-    /// Starts to drain.
-    pub(crate) fn drain(&mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
-    }
-
-    pub(crate) async fn ended(self) -> Result<ConsumerCounts, SourceError> {
-        drop(self.stop);
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-}
-
-/// Waits until there are entries.
-pub(crate) async fn receive(source: &mut StreamsSource, room: usize) -> Vec<(Delivery, StreamsTag)> {
-    let receiving = async {
-        loop {
-            let Received::Deliveries(some) = source.receive(room).await.unwrap() else { panic!("nothing is revoked") };
-            if !some.is_empty() {
-                return some;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, receiving).await.unwrap()
-}
-
-pub(crate) async fn one(source: &mut StreamsSource) -> (Delivery, StreamsTag) {
-    receive(source, 1).await.pop().unwrap()
 }
 
 /// Keeps receiving and expects no entries until `over`.
@@ -150,22 +92,6 @@ pub(crate) async fn nothing_until(source: &mut StreamsSource, over: impl Fn() ->
         let Received::Deliveries(some) = source.receive(8).await.unwrap() else { panic!("nothing is revoked") };
         assert!(some.is_empty(), "{some:?}");
     }
-}
-
-pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < LIMIT, "still not: {what}");
-        tokio::time::sleep(ms(5)).await;
-    }
-}
-
-pub(crate) async fn settle(settler: &Arc<dyn Settle<StreamsTag>>, held: &(Delivery, StreamsTag), how: Settlement) {
-    settler.settle(&held.0, &held.1, &how).await.unwrap();
-}
-
-pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! Dropped consumers, cut connections, a stopped server, a drain, and a long handler.
+//! A stopped server, a deleted queue, polls at the end of a source, and a long handler.
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -7,40 +7,6 @@ use idempotent_harness::servers::MotoServer;
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
 
 use crate::world::{LIMIT, World, builder_of, client, counting, gated, ms, one, receive, settle, until};
-
-#[tokio::test]
-async fn messages_of_a_dropped_consumer_are_taken_over_and_each_runs_once() {
-    let world = World::new().await;
-    let mut dead = world.source().await;
-    for number in 0..20 {
-        world.send(&number.to_string()).await;
-    }
-    let held = receive(&mut dead, 8).await;
-    assert!(!held.is_empty());
-    drop((held, dead));
-    let (handling, runs) = counting();
-    let running = world.run(world.source().await, handling);
-    until("all messages are acknowledged", async || world.open().await == 0).await;
-    let counts = running.ended().await.unwrap();
-    assert_eq!((runs.load(SeqCst), counts.acked >= 20), (20, true), "{counts:?}");
-}
-
-#[tokio::test]
-async fn a_consumer_continues_after_its_connection_was_cut_often() {
-    let world = World::new().await;
-    let between = Proxy::start(&world.address).await;
-    let (handling, runs) = counting();
-    let source = builder_of(client(&between.address()), &world.name).connect().await.unwrap();
-    let running = world.run(source, handling);
-    for number in 0..5 {
-        world.send(&number.to_string()).await;
-        until("the message ran", async || runs.load(SeqCst) > number).await;
-        between.cut_all();
-    }
-    until("all messages are acknowledged", async || world.open().await == 0).await;
-    running.ended().await.unwrap();
-    assert_eq!(runs.load(SeqCst), 5);
-}
 
 #[tokio::test]
 async fn a_settlement_without_an_answer_is_temporary_and_succeeds_later() {
@@ -72,26 +38,6 @@ async fn a_consumer_ends_with_the_reason_after_its_queue_was_deleted() {
     world.client.delete_queue().queue_url(world.url(&world.name).await).send().await.unwrap();
     let error = running.ended_by_itself().await.unwrap_err();
     assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("create the queue"), "{error}");
-}
-
-#[tokio::test]
-async fn a_drain_finishes_what_runs_and_returns_what_waits() {
-    let world = World::new().await;
-    for number in 0..8 {
-        world.send(&number.to_string()).await;
-    }
-    let (handling, begun, gate) = gated();
-    let running = world.run(world.source().await, handling);
-    until("four run, and four wait", async || begun.load(SeqCst) == 4 && world.numbers(&world.name).await == (0, 8))
-        .await;
-    let (counts, ()) = tokio::join!(running.ended(), async {
-        until("those that wait are returned", async || world.numbers(&world.name).await == (4, 4)).await;
-        gate.add_permits(8);
-    });
-    let counts = counts.unwrap();
-    assert_eq!((counts.acked, counts.given_back, world.open().await), (4, 4, 4), "{counts:?}");
-    let other = one(&mut world.source().await).await;
-    assert_eq!(other.0.attempt, Some(1), "a returned message is not an attempt");
 }
 
 #[tokio::test]

@@ -1,24 +1,21 @@
 //! A queue per test, and helpers.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Config, Credentials, Region};
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName, QueueAttributeName};
-use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::MotoServer;
-use idempotent_mq::{
-    Consumer, ConsumerCounts, Delivery, KeyFrom, MessageHandler, Messages, Received, Retry, Schedule, Settle,
-    Settlement, Source, SourceError,
-};
+use idempotent_mq::{Delivery, MessageHandler};
 use idempotent_sqs::{SqsDeadLetters, SqsSource, SqsSourceBuilder, SqsTag};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinHandle;
+use idempotent_testkit::broker::testing::billing;
+pub(crate) use idempotent_testkit::broker::testing::{
+    LIMIT, Running, counting, gated, one, receive, retry, settle, until,
+};
 
-/// Limit for events that are certain to happen.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const REGION: &str = "eu-west-1";
 
 static SERVER: LazyLock<MotoServer> = LazyLock::new(MotoServer::start);
@@ -33,12 +30,6 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) executor: Executor,
-}
-
-/// A consumer that runs in a task.
-pub(crate) struct Running {
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 /// Returns a client of the emulator at this address, or of a proxy.
@@ -146,88 +137,12 @@ impl World {
     }
 
     pub(crate) fn run(&self, source: SqsSource, handling: MessageHandler) -> Running {
-        let builder = Consumer::builder(source, "billing", &self.executor).prefetch(8).concurrency(4);
-        let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
-        Running::new(builder.grace(Duration::from_secs(10)).build(handling).unwrap())
+        Running::new(billing(source, &self.executor).build(handling).unwrap())
     }
 }
 
 pub(crate) fn builder_of(client: Client, name: &str) -> SqsSourceBuilder {
     SqsSource::builder(client, name).visibility_timeout(ms(2_000)).long_poll(ms(2_000))
-}
-
-impl Running {
-    fn new(consumer: Consumer<SqsSource>) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
-        Self { stop: Some(stop), task }
-    }
-
-    /// Waits until the consumer ends without a request.
-    pub(crate) async fn ended_by_itself(self) -> Result<ConsumerCounts, SourceError> {
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-
-    pub(crate) async fn ended(mut self) -> Result<ConsumerCounts, SourceError> {
-        drop(self.stop.take());
-        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
-    }
-}
-
-/// Returns a handler that counts its runs, one for each message.
-pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
-    let (handling, runs, gate) = gated();
-    gate.close();
-    (handling, runs)
-}
-
-/// Returns a handler that counts its runs, each of which waits for a permit.
-pub(crate) fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
-    let (runs, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
-    let (counted, waits) = (runs.clone(), gate.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_| {
-        counted.fetch_add(1, SeqCst);
-        let waits = waits.clone();
-        async move {
-            // Without an error, the permit is used up.
-            let _ = waits.acquire().await.map(tokio::sync::SemaphorePermit::forget);
-            Ok::<_, String>(())
-        }
-    });
-    (handling, runs, gate)
-}
-
-/// Waits until there are messages.
-pub(crate) async fn receive(source: &mut SqsSource, room: usize) -> Vec<Held> {
-    let receiving = async {
-        loop {
-            let Received::Deliveries(some) = source.receive(room).await.unwrap() else { panic!("nothing is revoked") };
-            if !some.is_empty() {
-                return some;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, receiving).await.unwrap()
-}
-
-pub(crate) async fn one(source: &mut SqsSource) -> Held {
-    receive(source, 1).await.pop().unwrap()
-}
-
-pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !so().await {
-        assert!(start.elapsed() < LIMIT, "still not: {what}");
-        tokio::time::sleep(ms(20)).await;
-    }
-}
-
-pub(crate) async fn settle(settler: &Arc<dyn Settle<SqsTag>>, held: &Held, how: Settlement) {
-    settler.settle(&held.0, &held.1, &how).await.unwrap();
-}
-
-pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -137,3 +137,22 @@ pub async fn a_stopping_consumer_returns_waiting_deliveries<B: Broker>(broker: &
     assert_eq!(came.concat(), "0123");
     other.leave_nothing(broker).await;
 }
+
+pub async fn a_consumer_continues_after_its_connections_were_cut<B: Broker>(broker: &B) {
+    let log = Log::default();
+    let said = log.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        async { Ok::<_, &str>(()) }
+    });
+    let process = Process::start(broker, 1, 4, handling).await;
+    for number in 0..5 {
+        broker.publish(Message::new(format!("{number}"), "")).await;
+        until(broker, "the message ran", async || (log.lock().unwrap().len() > number).then_some(())).await;
+        // The acknowledgement may be on its way.
+        broker.cut().await;
+    }
+    emptied(broker).await;
+    process.stop(broker).await;
+    assert_eq!(log.lock().unwrap().concat(), "01234", "each ran once");
+}

@@ -26,6 +26,7 @@ bugs! {
     DroppedTagIsHeld: a_delivery_dropped_unsettled_is_redelivered;
     LostAtCut: deliveries_of_a_cut_connection_are_redelivered;
     GoneAtCut: deliveries_of_a_cut_connection_are_redelivered;
+    EndsAtCut: a_consumer_continues_after_its_connections_were_cut;
     StaleTagAcks: deliveries_of_a_cut_connection_are_redelivered;
     BodyEndsAtNul: a_body_arrives_unchanged;
     BodyCutOff: a_body_arrives_unchanged;

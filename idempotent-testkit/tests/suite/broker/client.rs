@@ -136,6 +136,9 @@ impl Source for Client {
         loop {
             let broker = self.broker.clone();
             let changed = broker.changed.notified();
+            if self.session.is_cut() && broker.has(Bug::EndsAtCut) {
+                return Err(SourceError::new(SourceErrorKind::Fatal, "the connection was cut"));
+            }
             if self.session.is_cut() {
                 (self.session, self.stock) = (Session::open(&broker), VecDeque::new());
                 return Ok(Received::Revoked(vec![Position::of("queue")]));
