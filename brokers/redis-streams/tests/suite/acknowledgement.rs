@@ -35,24 +35,6 @@ fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, MessageHandler) {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_a_run_in_flight_is_deferred_without_an_attempt_and_acknowledged_later() {
-    let (world, _) = failing(Policy::new().max_retries(1));
-    let open = Arc::new(Semaphore::new(0));
-    let (runs, handling) = gated(&open);
-    let running = world.run(world.source("a").await, handling, 8, 6);
-    world.send("1");
-    until("it runs", async || runs.load(SeqCst) == 1).await;
-    world.send("1");
-    // More often than there are attempts.
-    until("the copy is put off", async || running.counters.counts().deferred >= 3).await;
-    assert_eq!((runs.load(SeqCst), world.calls("xack"), world.pending().len()), (1, 0, 2));
-    open.add_permits(1);
-    until("both are acknowledged", async || running.counters.counts().acked == 2).await;
-    let counts = running.ended().await.unwrap();
-    assert_eq!((runs.load(SeqCst), counts.retried, counts.dead_lettered, world.pending().len()), (1, 0, 0, 0));
-}
-
-#[tokio::test]
 async fn a_completion_that_fails_once_is_retried_and_the_entry_acknowledged() {
     let (world, store) = failing(Policy::new());
     let (runs, handling) = gated(&Arc::new(Semaphore::new(1)));

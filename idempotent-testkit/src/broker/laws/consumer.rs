@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::super::hand::{Hand, emptied, until, within};
+use super::super::hand::{Hand, aside, emptied, until, within};
 use super::super::{Broker, Message};
 
 struct Process {
@@ -21,7 +21,7 @@ struct Process {
 impl Process {
     async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: MessageHandler) -> Self {
         let again = broker.limits().delay;
-        let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0);
+        let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0).max_retries(2);
         let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
         let builder = Consumer::builder(broker.source().await, "conformance", &executor);
         // The test does not depend on the length of the broker's redelivery.
@@ -155,4 +155,72 @@ pub async fn a_consumer_continues_after_its_connections_were_cut<B: Broker>(brok
     emptied(broker).await;
     process.stop(broker).await;
     assert_eq!(log.lock().unwrap().concat(), "01234", "each ran once");
+}
+
+pub async fn a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run<B: Broker>(broker: &B) {
+    let (log, open) = (Log::default(), Arc::new(Notify::new()));
+    let (said, gate) = (log.clone(), open.clone());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            Ok::<_, &str>(())
+        }
+    });
+    let process = Process::start(broker, 2, 4, handling).await;
+    broker.publish(Message::new("m", "body")).await;
+    until(broker, "the message runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
+    broker.publish(Message::new("m", "body")).await;
+    // More often than there are attempts.
+    let deferred = async || (process.counters.counts().deferred >= 4).then_some(());
+    until(broker, "the duplicate is deferred", deferred).await;
+    assert_eq!(process.counters.counts().acked, 0, "the run has not ended");
+    open.notify_one();
+    process.acked(broker, 2).await;
+    emptied(broker).await;
+    let counts = process.stop(broker).await;
+    assert_eq!((counts.retried, counts.dead_lettered), (0, 0), "a deferral is not an attempt");
+    assert_eq!(log.lock().unwrap().concat(), "m", "one run");
+}
+
+pub async fn an_undecodable_body_is_dead_lettered_unchanged_without_a_run<B: Broker>(broker: &B) {
+    let log = Log::default();
+    let said = log.clone();
+    let handling = Messages::<u32>::json().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        async { Ok::<_, &str>(()) }
+    });
+    let process = Process::start(broker, 2, 4, handling).await;
+    broker.publish(Message::new("odd", *b"\xff\x00 17")).await;
+    broker.publish(Message::new("good", "17")).await;
+    process.acked(broker, 1).await;
+    let (message, letter) = aside(broker, 1).await.remove(0);
+    assert_eq!((&*message.id, &*message.body), ("odd", &b"\xff\x00 17"[..]));
+    assert!(!letter.reason.is_empty(), "without a reason");
+    emptied(broker).await;
+    let counts = process.stop(broker).await;
+    assert_eq!((counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 0));
+    assert_eq!(log.lock().unwrap().concat(), "good");
+}
+
+pub async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts<B: Broker>(broker: &B) {
+    let log = Log::default();
+    let said = log.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message: idempotent_mq::Message<()>| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        async { Err::<(), _>("no stock") }
+    });
+    let process = Process::start(broker, 1, 4, handling).await;
+    broker.publish(Message::new("m", "body")).await;
+    let (message, letter) = aside(broker, 1).await.remove(0);
+    assert_eq!((&*message.id, &*message.body, letter.attempts), ("m", &b"body"[..], 3));
+    assert!(letter.reason.starts_with("given up after 3 runs"), "{}", letter.reason);
+    // A late duplicate does not run.
+    broker.publish(Message::new("m", "body")).await;
+    aside(broker, 2).await;
+    emptied(broker).await;
+    let counts = process.stop(broker).await;
+    assert_eq!((counts.retried, counts.dead_lettered), (2, 2));
+    assert_eq!(log.lock().unwrap().concat(), "mmm", "three runs");
 }

@@ -35,7 +35,8 @@ bugs! {
     CopyWithOneHeaderOfAName: repeated_headers_arrive_in_order;
     DeadLetterWithOneHeaderOfAName: repeated_headers_arrive_in_order;
     LongCopyCutOff: a_body_arrives_unchanged;
-    RetryAcked: a_retry_is_delivered_after_its_delay_and_never_before a_retry_leaves_attempt_and_first_seen;
+    RetryAcked: a_retry_is_delivered_after_its_delay_and_never_before a_retry_leaves_attempt_and_first_seen
+        a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run a_message_that_always_fails_is_dead_lettered_after_its_attempts;
     DelayIgnored: a_retry_is_delivered_after_its_delay_and_never_before;
     AttemptNotLeft: a_retry_leaves_attempt_and_first_seen;
     AttemptInAByte: a_retry_leaves_attempt_and_first_seen;
@@ -46,7 +47,7 @@ bugs! {
     MarksShown: a_retry_keeps_id_body_and_headers_byte_for_byte;
     CopyAsText: a_retry_keeps_id_body_and_headers_byte_for_byte;
     RetryCounts: a_postponed_delivery_is_the_same_attempt;
-    DeadLetterNotKept: a_dead_letter_keeps_id_body_and_headers_byte_for_byte;
+    DeadLetterNotKept: a_dead_letter_keeps_id_body_and_headers_byte_for_byte an_undecodable_body_is_dead_lettered_unchanged_without_a_run;
     DeadLetterNotAcked: a_dead_letter_keeps_id_body_and_headers_byte_for_byte;
     DeadLetterWithoutHeaders: a_dead_letter_keeps_id_body_and_headers_byte_for_byte;
     DeadLetterWithoutReason: a_dead_letter_states_reason_time_and_attempts;

@@ -1,90 +1,15 @@
 //! The consumer runtime on a queue.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use idempotent_core::{MemoryStore, Policy};
 use idempotent_mq::{HandlerResult, KeyFrom, Messages};
-use idempotent_rabbitmq::Queue;
+use idempotent_rabbitmq::{Queue, RabbitSource};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::sync::Notify;
 
-use crate::broker::world::{Log, Process, World, again, done, executor, ms, named, until};
-
-fn header(headers: &FieldTable, name: &str) -> Option<AMQPValue> {
-    headers.inner().get(name).cloned()
-}
-
-async fn is_dead_lettered_after_its_attempts(name: &str, queue: Queue) {
-    let world = World::new(name).await;
-    let executor = executor(&Arc::new(MemoryStore::new()), Policy::new().max_retries(2));
-    let log = Arc::new(Log::default());
-    let process = Process::start(world.source_of(queue), "billing", &executor, log.by_id(again), |b| b);
-    world.subscribed().await;
-    world.send_id("m").await;
-    let dead = world.dead().await;
-    let attempts: Vec<_> = log.seen().into_iter().map(|seen| seen.attempts).collect();
-    assert_eq!(attempts, [1, 2, 3].map(|n| (Some(n), Some(n))));
-    let times: Vec<_> = log.seen().into_iter().map(|seen| seen.at).collect();
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= ms(100)));
-    let headers = dead.properties.headers().clone().unwrap();
-    assert_eq!(header(&headers, "x-idempotent-attempts"), Some(AMQPValue::LongLongInt(3)));
-    assert_eq!(&dead.data[..], b"{}");
-    // A late duplicate does not run.
-    world.send_id("m").await;
-    world.dead().await;
-    assert_eq!(log.runs(), 3);
-    let counts = process.stop().await;
-    assert_eq!((counts.retried, counts.dead_lettered, counts.unsettled), (2, 2, 0));
-}
-
-#[tokio::test]
-async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_classic_queue() {
-    is_dead_lettered_after_its_attempts("attempts-classic", Queue::classic("attempts-classic")).await;
-}
-
-#[tokio::test]
-async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_quorum_queue() {
-    is_dead_lettered_after_its_attempts("attempts-quorum", Queue::quorum("attempts-quorum")).await;
-}
-
-#[tokio::test]
-async fn a_duplicate_in_flight_is_deferred_without_an_attempt_and_acknowledged_after_the_first() {
-    let world = World::new("in-flight").await;
-    world.declare("in-flight").await;
-    let store = Arc::new(MemoryStore::new());
-    let (log, open) = (Arc::new(Log::default()), Arc::new(Notify::new()));
-    let start = |log: &Arc<Log>| {
-        let open = open.clone();
-        let handling = log.by_id(move |_| {
-            let open = open.clone();
-            async move {
-                open.notified().await;
-                HandlerResult::Done
-            }
-        });
-        let executor = executor(&store, Policy::new().max_retries(1));
-        Process::start(world.source(), "billing", &executor, handling, |b| b.concurrency(1).prefetch(1))
-    };
-    let processes = [start(&log), start(&log)];
-    world.send_id("m").await;
-    until("it runs", async || (log.runs() == 1).then_some(())).await;
-    world.send_id("m").await;
-    let deferred = || processes.iter().map(|process| process.counts().deferred).sum::<u64>();
-    // More deferrals than attempts.
-    until("deferrals", async || (deferred() >= 4).then_some(())).await;
-    open.notify_one();
-    let acked = || processes.iter().map(|process| process.counts().acked).sum::<u64>();
-    until("both are done", async || (acked() == 2).then_some(())).await;
-    assert_eq!(log.runs(), 1);
-    assert_eq!(log.seen()[0].attempts, (Some(1), Some(1)));
-    for process in processes {
-        let counts = process.stop().await;
-        assert_eq!((counts.retried, counts.dead_lettered, counts.unsettled), (0, 0, 0));
-    }
-    assert_eq!(world.count("in-flight").await, 0);
-}
+use crate::broker::world::{Log, Process, SERVER, World, done, executor, ms, named, until};
 
 #[tokio::test]
 async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consumer() {
@@ -133,45 +58,20 @@ async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consum
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
-    let world = World::new("large").await;
-    world.declare("large").await;
-    let (executor, log) = (executor(&Arc::new(MemoryStore::new()), Policy::new()), Arc::new(Log::default()));
-    let process = Process::start(world.source(), "billing", &executor, log.by_id(done), |builder| builder.max_body(4));
-    world.subscribed().await;
-    world.send(b"five!", named("large")).await;
-    world.send(b"four", named("fits")).await;
-    assert_eq!(&world.dead().await.data[..], b"five!");
-    process.until("the other one is acknowledged", |counts| counts.acked == 1).await;
-    let counts = process.stop().await;
-    assert_eq!((counts.undecodable, counts.retried, counts.dead_lettered, log.runs()), (1, 0, 1, 1));
-}
-
-#[tokio::test]
-async fn an_undecodable_body_is_dead_lettered_at_once_and_an_expired_message_is_dropped() {
+async fn an_expired_message_is_dropped_without_a_run() {
     let world = World::new("poison").await;
     world.declare("poison").await;
-    let ran = Arc::new(AtomicBool::new(false));
-    let seen = ran.clone();
-    let handling = Messages::<u32>::json().keyed(KeyFrom::message_id()).run(move |_| {
-        seen.store(true, SeqCst);
-        async { HandlerResult::Done }
-    });
+    let log = Arc::new(Log::default());
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
-    let source =
-        idempotent_rabbitmq::RabbitSource::builder(&crate::broker::world::SERVER.url(), Queue::classic("poison"))
-            .expires_at_header("end");
-    let process = Process::start(source.build().unwrap(), "billing", &executor, handling, |b| b);
+    let source = RabbitSource::builder(&SERVER.url(), Queue::classic("poison")).expires_at_header("end");
+    let process = Process::start(source.build().unwrap(), "billing", &executor, log.by_id(done), |b| b);
     world.subscribed().await;
-    world.send(b"\xff\x00 17", named("m")).await;
-    assert_eq!(&world.dead().await.data[..], b"\xff\x00 17");
     let mut headers = FieldTable::default();
     headers.insert("end".into(), AMQPValue::Timestamp(1_000));
     world.send(b"17", named("n").with_headers(headers)).await;
     process.until("it is dropped", |counts| counts.expired == 1).await;
-    let counts = process.stop().await;
-    assert_eq!((counts.undecodable, counts.retried, counts.dead_lettered), (1, 0, 1));
-    assert!(!ran.load(SeqCst));
+    process.stop().await;
+    assert_eq!(log.runs(), 0);
 }
 
 #[tokio::test]
