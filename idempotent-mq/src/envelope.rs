@@ -118,10 +118,7 @@ impl Field {
 
     /// Returns true if the value is a number.
     const fn is_number(self) -> bool {
-        matches!(
-            self,
-            Self::FirstAt | Self::Deaths | Self::Attempt | Self::Due | Self::Attempts | Self::LastAt
-        )
+        matches!(self, Self::FirstAt | Self::Deaths | Self::Attempt | Self::Due | Self::Attempts | Self::LastAt)
     }
 }
 

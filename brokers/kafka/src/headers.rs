@@ -107,7 +107,8 @@ impl ReceivedHeaders {
             read.is_unreadable = true;
             return read;
         };
-        let tail = last.first().filter(|(name, _)| own(name) == Some(TAIL)).and_then(|(_, value)| number::<usize>(value));
+        let tail =
+            last.first().filter(|(name, _)| own(name) == Some(TAIL)).and_then(|(_, value)| number::<usize>(value));
         let start = tail.and_then(|own| count.checked_sub(own.checked_add(1)?));
         let all = names.read(headers, start.unwrap_or(0)..count);
         read.is_unreadable = start.is_some() || all.is_none();
@@ -358,9 +359,9 @@ mod tests {
             ("idempotent-omitted", "headers"),
             ("idempotent-record", "orders/6/1"),
         ];
-        let stored = stored.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
-            headers.insert(Header { key, value: Some(value) })
-        });
+        let stored = stored
+            .iter()
+            .fold(OwnedHeaders::new(), |headers, (key, value)| headers.insert(Header { key, value: Some(*value) }));
         let at = |place| read(&stored, place);
         let (queue, retry, dead) = (at(Queue).envelope(Queue), at(Retry).envelope(Retry), at(DeadLetters));
         assert_eq!((queue.id.as_deref(), queue.business_key.as_deref()), (Some("m-1"), Some("order-17")));

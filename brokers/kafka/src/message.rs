@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
-    DeadLetter, Delivery, Envelope, Field, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind, Retry,
+    DeadLetter, Delivery, Envelope, Field, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind,
+    Retry,
 };
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message, OwnedHeaders};
 

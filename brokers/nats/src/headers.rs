@@ -308,7 +308,9 @@ mod tests {
         assert!(writer.0.len() == 4 && names.iter().all(|name| writer.0.get(*name).is_some()), "{:?}", writer.0);
         for (next, left) in [("purge", 1), ("2027-01-02T00:00:00Z", 3)] {
             let mut received = HeaderMap::new();
-            for (name, value) in [("Idempotent-Id", "m-1"), ("Nats-Scheduler", "x"), ("Nats-Schedule-Next", next), ("trace", "00")] {
+            for (name, value) in
+                [("Idempotent-Id", "m-1"), ("Nats-Scheduler", "x"), ("Nats-Schedule-Next", next), ("trace", "00")]
+            {
                 received.insert(name, value);
             }
             let delivery = delivery("orders.new", 7, Some(&received), Vec::new(), || "S/7".into());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use idempotent_mq::{DeadLetter, Datum, Delivery, Envelope, Field, Headers, MessagePlace, OutboundMessage, Retry};
+use idempotent_mq::{Datum, DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, OutboundMessage, Retry};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 

@@ -66,8 +66,7 @@ impl RetryHeaders {
         let expires_at = own.get(EXPIRES_AT).filter(|_| place.believes(EXPIRES_AT)).and_then(|at| at.parse().ok());
         // A producer must not date a message back.
         let seen = envelope.first_at.filter(|_| place == MessagePlace::Retry).unwrap_or(now);
-        let expires_at =
-            expires_at.map(Timestamp).or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
+        let expires_at = expires_at.map(Timestamp).or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
         Self {
             envelope,
             delivered: redeliveries.saturating_add(1),

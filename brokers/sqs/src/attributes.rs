@@ -207,7 +207,6 @@ mod tests {
     use MessagePlace::{DeadLetters, Queue};
     use idempotent_core::Timestamp;
     use idempotent_mq::{DeadLetter, Delivery, Position};
-    use serde_json::json;
 
     use super::*;
 

@@ -139,7 +139,7 @@ pub async fn one<S: Source>(source: &mut S) -> Held<S> {
 ///
 /// # Cancellation
 /// That of [`Settle::settle`].
-pub async fn settle<T: Send + Sync>(settler: &Arc<dyn Settle<T>>, held: &(Delivery, T), how: Settlement) {
+pub async fn settle<T: Send + Sync + 'static>(settler: &Arc<dyn Settle<T>>, held: &(Delivery, T), how: Settlement) {
     settler.settle(&held.0, &held.1, &how).await.unwrap();
 }
 

@@ -162,7 +162,13 @@ impl Runs {
     }
 
     /// Waits until the handler has run so often.
-    pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {
+    pub(crate) async fn until(&mut self, number: u32) {
+        let waiting = self.0.wait_for(|runs| *runs >= number);
+        tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap();
+    }
+}
+
+pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {
     source.settler().settle(&held.0, &held.1, &how).await.unwrap();
 }
 

@@ -147,18 +147,19 @@ fn forged() -> Vec<(&'static str, AMQPValue)> {
         ("x-idempotent-attempts", 9),
         ("x-idempotent-last-at", 1),
     ];
-    let texts = [
-        ("x-idempotent-reason", "no stock"),
-        ("x-idempotent-id", "other"),
-        ("x-idempotent-queue", "payments"),
-    ];
+    let texts = [("x-idempotent-reason", "no stock"), ("x-idempotent-id", "other"), ("x-idempotent-queue", "payments")];
     let texts = texts.map(|(name, value)| (name, text(value)));
     numbers.map(|(name, value)| (name, AMQPValue::LongLongInt(value))).into_iter().chain(texts).collect()
 }
 
 #[test]
 fn letters_of_earlier_versions_are_read_and_written_again() {
-    let stored = table(&forged().into_iter().filter(|(name, _)| !name.ends_with("attempt") && !name.ends_with("expires-at")).collect::<Vec<_>>());
+    let stored = table(
+        &forged()
+            .into_iter()
+            .filter(|(name, _)| !name.ends_with("attempt") && !name.ends_with("expires-at"))
+            .collect::<Vec<_>>(),
+    );
     let letter = decode_letter(&BasicProperties::default().with_headers(stored.clone()), &queue()).unwrap();
     assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("other"), 9));
     assert_eq!((letter.first_at, letter.last_at, letter.deaths), (Timestamp(1), Timestamp(1), 3));

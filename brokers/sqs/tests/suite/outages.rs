@@ -6,7 +6,7 @@ use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::MotoServer;
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
 
-use crate::world::{LIMIT, World, builder_of, client, counting, gated, ms, one, receive, settle, until};
+use crate::world::{LIMIT, World, builder_of, client, counting, gated, ms, one, settle, until};
 
 #[tokio::test]
 async fn a_settlement_without_an_answer_is_temporary_and_succeeds_later() {

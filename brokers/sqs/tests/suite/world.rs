@@ -1,7 +1,7 @@
 //! A queue per test, and helpers.
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
@@ -9,8 +9,8 @@ use aws_sdk_sqs::config::{BehaviorVersion, Config, Credentials, Region};
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName, QueueAttributeName};
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::MotoServer;
-use idempotent_mq::{Delivery, MessageHandler};
-use idempotent_sqs::{SqsDeadLetters, SqsSource, SqsSourceBuilder, SqsTag};
+use idempotent_mq::MessageHandler;
+use idempotent_sqs::{SqsDeadLetters, SqsSource, SqsSourceBuilder};
 use idempotent_testkit::broker::testing::billing;
 pub(crate) use idempotent_testkit::broker::testing::{
     LIMIT, Running, counting, gated, one, receive, retry, settle, until,
@@ -20,8 +20,6 @@ pub(crate) const REGION: &str = "eu-west-1";
 
 static SERVER: LazyLock<MotoServer> = LazyLock::new(MotoServer::start);
 static QUEUES: AtomicU32 = AtomicU32::new(0);
-
-pub(crate) type Held = (Delivery, SqsTag);
 
 /// A queue with a queue of dead letters, and a client to inspect them.
 pub(crate) struct World {

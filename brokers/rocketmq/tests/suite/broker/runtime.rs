@@ -8,7 +8,7 @@ use idempotent_mq::{
     Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, OutboundMessage, SourceError,
 };
 use idempotent_rocketmq::RocketSource;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::broker::world::{World, executor, until, within};
