@@ -101,7 +101,7 @@ pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
     StartedDelivery,
 };
-pub use self::dead_letters::{ContentIds, DeadLetters, LetterId, StoredLetter, answer_within};
+pub use self::dead_letters::{ContentIds, DeadLetters, LetterBox, LetterId, StoredLetter};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::envelope::{Datum, Envelope, Field, MessagePlace};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};

@@ -3,12 +3,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, SourceError, StoredLetter};
+use idempotent_mq::{LetterBox, SourceError, StoredLetter};
 use rdkafka::message::Message;
 use tokio::task::spawn_blocking;
 
 use crate::KafkaOptions;
-use crate::error::{fatal, is_partition_missing, refused, transient};
+use crate::error::{is_partition_missing, refused, transient};
 use crate::headers::HeaderWriter;
 use crate::letter_clients::{Opened, PUTTING_BACK, READING, config, original};
 use crate::message::{Copy, Letter, removal};
@@ -47,7 +47,7 @@ pub struct KafkaDeadLetters {
     listed: Option<BTreeSet<Offsets>>,
     /// The partitions whose end the listing has not reached.
     open: HashSet<i32>,
-    current: Option<Arc<Letter>>,
+    listed_last: Option<Arc<Letter>>,
 }
 
 /// A partition and an offset.
@@ -74,7 +74,7 @@ impl KafkaDeadLetters {
             opened: None,
             listed: None,
             open: HashSet::new(),
-            current: None,
+            listed_last: None,
         }
     }
 
@@ -135,17 +135,10 @@ impl KafkaDeadLetters {
         Ok(())
     }
 
-    /// Returns the letter that `next` returned last.
-    fn current(&self, doing: &str) -> Result<Arc<Letter>, SourceError> {
-        self.current.clone().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
-    }
-
-    /// Writes the record with this key that removes the current letter.
-    async fn remove(&mut self, key: Vec<u8>) -> Result<(), SourceError> {
+    /// Writes the record with this key that removes a letter.
+    async fn remove_by(&mut self, key: Vec<u8>) -> Result<(), SourceError> {
         let dead = self.dead.clone();
-        self.open().await?.produce(&dead, removal(key), REMOVING).await?;
-        self.current = None;
-        Ok(())
+        self.open().await?.produce(&dead, removal(key), REMOVING).await
     }
 
     /// Returns the topic to which a letter goes, and whether it is the topic of the message.
@@ -188,8 +181,14 @@ impl KafkaDeadLetters {
 }
 
 #[async_trait]
-impl DeadLetters for KafkaDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl LetterBox for KafkaDeadLetters {
+    type Letter = Arc<Letter>;
+
+    fn listed(&mut self) -> &mut Option<Arc<Letter>> {
+        &mut self.listed_last
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         // A failure or a drop in the middle leaves no listing.
         self.listed = None;
         let mut letters = HashMap::new();
@@ -212,9 +211,9 @@ impl DeadLetters for KafkaDeadLetters {
         Ok(self.listed.insert(listed).len() as u64)
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, Arc<Letter>)>, SourceError> {
         if self.listed.is_none() {
-            self.count().await?;
+            self.number().await?;
         }
         while self.listed.as_ref().is_some_and(|listed| !listed.is_empty()) && !self.open.is_empty() {
             let mut open = self.open.clone();
@@ -230,19 +229,17 @@ impl DeadLetters for KafkaDeadLetters {
                 let (partition, offset) = at;
                 let place = format_args!("{partition}/{offset}");
                 let read = StoredLetter::at(place, letter.delivery.clone(), letter.letter.clone());
-                self.current = Some(Arc::new(letter));
-                return Ok(Some(read));
+                return Ok(Some((read, Arc::new(letter))));
             }
         }
         Ok(None)
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let letter = self.current(PUTTING_BACK)?;
+    async fn revive(&mut self, letter: &Arc<Letter>) -> Result<bool, SourceError> {
         // A letter that cannot be removed would be put back again and again.
-        let key = key(&letter)?;
-        let (topic, is_origin) = self.target(&letter)?;
-        let mut copy = self.revived(letter).await?;
+        let key = key(letter)?;
+        let (topic, is_origin) = self.target(letter)?;
+        let mut copy = self.revived(letter.clone()).await?;
         let opened = self.open().await?;
         if !is_origin {
             copy.partition = None;
@@ -253,17 +250,16 @@ impl DeadLetters for KafkaDeadLetters {
             }
             produced => produced?,
         }
-        self.remove(key).await?;
+        self.remove_by(key).await?;
         Ok(true)
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let key = key(&*self.current(REMOVING)?)?;
-        self.remove(key).await?;
+    async fn remove(&mut self, letter: &Arc<Letter>) -> Result<bool, SourceError> {
+        self.remove_by(key(letter)?).await?;
         Ok(true)
     }
 
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
         (self.opened, self.listed) = (None, None);
     }
 }

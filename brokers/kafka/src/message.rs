@@ -210,7 +210,7 @@ fn shortened(text: &str) -> &str {
 
 /// A message among the dead letters.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub struct Letter {
     /// The record key, which identifies the letter.
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) delivery: Delivery,

@@ -3,13 +3,13 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{DeleteMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, SourceError, StoredLetter, answer_within};
+use idempotent_mq::{LetterBox, SourceError, StoredLetter};
 
 use crate::NatsOptions;
 use crate::connection::Connection;
 use crate::declare::existing_stream;
 use crate::delayed::{contains, delayed_subjects};
-use crate::error::{copy_failure, fatal, jetstream_failure, refused, transient};
+use crate::error::{copy_failure, jetstream_failure, refused, transient};
 use crate::headers::{HeaderWriter, letter, original_of, original_subject, without_control};
 use crate::publisher::confirmed;
 use crate::raw_message::StoredMessage;
@@ -51,7 +51,7 @@ pub struct JetStreamDeadLetters {
 
 /// A letter that was read.
 #[derive(Debug)]
-struct ListedLetter {
+pub struct ListedLetter {
     message: StoredMessage,
     /// The message that the letter refers to.
     original: Option<StoredMessage>,
@@ -109,41 +109,6 @@ impl JetStreamDeadLetters {
         format!("{}/{}", self.dead, letter.number)
     }
 
-    /// Returns the letter that `next` returned last.
-    fn listed(&self) -> Result<&ListedLetter, SourceError> {
-        self.listed.as_ref().ok_or_else(|| fatal(PUTTING_BACK, "no dead letter was read; call `next` first"))
-    }
-
-    async fn count_all(&mut self) -> Result<u64, SourceError> {
-        let (_, stream) = self.open().await?;
-        let info = stream.get_info().await.map_err(|error| transient("counting the dead letters", error))?;
-        self.end = info.state.last_sequence;
-        self.from = self.from.max(info.state.first_sequence);
-        Ok(info.state.messages)
-    }
-
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        let (connection, _) = self.open().await?;
-        if self.from > self.end {
-            return Ok(None);
-        }
-        let read = StoredMessage::from(&connection, &self.dead, self.from, READING).await?;
-        let Some(mut message) = read.filter(|message| message.number.sequence <= self.end) else { return Ok(None) };
-        let sequence = message.number.sequence;
-        message.headers = without_control(message.headers);
-        let subject = original_subject(&message.headers).unwrap_or_else(|| (&*message.subject).into()).into_owned();
-        let mut delivery = message.delivery(&subject, || self.copy_id(&message));
-        let original = self.original(&connection, &message).await?;
-        if let Some(original) = &original {
-            let whole = original.delivery(&subject, String::new);
-            (delivery.body, delivery.headers) = (whole.body, whole.headers);
-        }
-        let letter = StoredLetter::at(sequence, delivery, letter(&message.headers));
-        self.from = sequence + 1;
-        self.listed = Some(ListedLetter { message, original });
-        Ok(Some(letter))
-    }
-
     /// Reads the message that a letter refers to. Returns `None` if the letter is whole, or the message is gone.
     async fn original(
         &self,
@@ -159,12 +124,12 @@ impl JetStreamDeadLetters {
         }
     }
 
-    /// Returns the subject for the listed letter. A letter does not choose another stream.
-    async fn subject(&self, connection: &Connection) -> Result<String, SourceError> {
+    /// Returns the subject for a letter. A letter does not choose another stream.
+    async fn subject(&self, connection: &Connection, letter: &StoredMessage) -> Result<String, SourceError> {
         if let Some(subject) = &self.subject {
             return Ok(subject.clone());
         }
-        let Some(subject) = original_subject(&self.listed()?.message.headers) else {
+        let Some(subject) = original_subject(&letter.headers) else {
             let text =
                 "another program wrote the letter, and its subject is unknown; name a subject by `putting_back_to`";
             return Err(refused(PUTTING_BACK, text));
@@ -180,12 +145,57 @@ impl JetStreamDeadLetters {
         }
         Ok(subject.into_owned())
     }
+}
 
-    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
-        self.listed()?;
+/// Returns whether a message does not exist, as the server reports in several ways.
+fn is_missing(refusal: &jetstream::Error) -> bool {
+    let code = refusal.error_code();
+    code == ErrorCode::NO_MESSAGE_FOUND
+        || code == ErrorCode::SEQUENCE_NOT_FOUND
+        || refusal.to_string().contains("no message found")
+}
+
+#[async_trait]
+impl LetterBox for JetStreamDeadLetters {
+    type Letter = ListedLetter;
+
+    fn listed(&mut self) -> &mut Option<ListedLetter> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
+        let (_, stream) = self.open().await?;
+        let info = stream.get_info().await.map_err(|error| transient("counting the dead letters", error))?;
+        self.end = info.state.last_sequence;
+        self.from = self.from.max(info.state.first_sequence);
+        Ok(info.state.messages)
+    }
+
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, ListedLetter)>, SourceError> {
         let (connection, _) = self.open().await?;
-        let subject = self.subject(&connection).await?;
-        let ListedLetter { message, original } = self.listed()?;
+        if self.from > self.end {
+            return Ok(None);
+        }
+        let read = StoredMessage::from(&connection, &self.dead, self.from, READING).await?;
+        let Some(mut message) = read.filter(|message| message.number.sequence <= self.end) else { return Ok(None) };
+        let sequence = message.number.sequence;
+        message.headers = without_control(message.headers);
+        let subject = original_subject(&message.headers).unwrap_or_else(|| (&*message.subject).into()).into_owned();
+        let mut delivery = message.delivery(&subject, || self.copy_id(&message));
+        let original = self.original(&connection, &message).await?;
+        if let Some(original) = &original {
+            let whole = original.delivery(&subject, String::new);
+            (delivery.body, delivery.headers) = (whole.body, whole.headers);
+        }
+        self.from = sequence + 1;
+        let stored = StoredLetter::at(sequence, delivery, letter(&message.headers));
+        Ok(Some((stored, ListedLetter { message, original })))
+    }
+
+    async fn revive(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
+        let (connection, _) = self.open().await?;
+        let ListedLetter { message, original } = letter;
+        let subject = self.subject(&connection, message).await?;
         let mut headers = HeaderWriter::default();
         headers.put_back(&message.headers);
         // Another redrive of this letter sends the same id.
@@ -201,61 +211,29 @@ impl JetStreamDeadLetters {
             }
             None => message.body.clone(),
         };
-        let sequence = message.number.sequence;
         let publish = PublishMessage::build().headers(headers.0).payload(body.into());
         let sent = confirmed(&connection.jetstream, &subject, publish).await;
         let sent = sent.map_err(|error| copy_failure(PUTTING_BACK, error))?;
-        let is_removed = self.remove(sequence).await?;
+        let is_removed = self.remove(letter).await?;
         // Both signs together: another redrive has sent and removed the letter.
         Ok(is_removed || !sent.duplicate)
     }
 
-    /// Removes a letter. Returns false if it is gone.
-    async fn remove(&mut self, sequence: u64) -> Result<bool, SourceError> {
+    async fn remove(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
         let (_, stream) = self.open().await?;
-        let removed = match stream.delete_message(sequence).await {
-            Ok(removed) => removed,
+        match stream.delete_message(letter.message.number.sequence).await {
+            Ok(removed) => Ok(removed),
             Err(error) => match error.kind() {
-                DeleteMessageErrorKind::JetStream(refusal) if is_missing(&refusal) => false,
+                DeleteMessageErrorKind::JetStream(refusal) if is_missing(&refusal) => Ok(false),
                 DeleteMessageErrorKind::JetStream(refusal) => {
-                    return Err(jetstream_failure("removing a dead letter", &refusal));
+                    Err(jetstream_failure("removing a dead letter", &refusal))
                 }
-                _ => return Err(transient("removing a dead letter", error)),
+                _ => Err(transient("removing a dead letter", error)),
             },
-        };
-        self.listed = None;
-        Ok(removed)
-    }
-}
-
-/// Returns whether a message does not exist, as the server reports in several ways.
-fn is_missing(refusal: &jetstream::Error) -> bool {
-    let code = refusal.error_code();
-    code == ErrorCode::NO_MESSAGE_FOUND
-        || code == ErrorCode::SEQUENCE_NOT_FOUND
-        || refusal.to_string().contains("no message found")
-}
-
-#[async_trait]
-impl DeadLetters for JetStreamDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        answer_within("counting the dead letters", self.count_all()).await
+        }
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        answer_within(READING, self.read_next()).await
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        answer_within(PUTTING_BACK, self.put_back_listed()).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let sequence = self.listed()?.message.number.sequence;
-        answer_within("removing a dead letter", self.remove(sequence)).await
-    }
-
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
         self.opened = None;
     }
 }

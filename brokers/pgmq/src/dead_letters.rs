@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter, answer_within};
+use idempotent_mq::{LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
@@ -51,8 +51,8 @@ pub struct PgmqDeadLetters {
 }
 
 /// A letter that was read.
-#[derive(Clone, Debug)]
-struct ListedLetter {
+#[derive(Debug)]
+pub struct ListedLetter {
     id: i64,
     /// False if the letter names another queue than that of the handle.
     is_of_queue: bool,
@@ -117,11 +117,6 @@ impl PgmqDeadLetters {
         let statements = LetterStatements::new(&dead);
         Ok(self.opened.insert(Arc::new(OpenLetters { connections, queue, dead, statements })).clone())
     }
-
-    /// Returns the letter that `next` returned last.
-    fn listed(&self, doing: &str) -> Result<ListedLetter, SourceError> {
-        self.listed.clone().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
-    }
 }
 
 impl OpenLetters {
@@ -134,8 +129,15 @@ fn statement(sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(AssertSqlSafe(sql.clone()))
 }
 
-impl PgmqDeadLetters {
-    async fn count_all(&mut self) -> Result<u64, SourceError> {
+#[async_trait]
+impl LetterBox for PgmqDeadLetters {
+    type Letter = ListedLetter;
+
+    fn listed(&mut self) -> &mut Option<ListedLetter> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let opened = self.open().await?;
         let rows = opened.rows(statement(&opened.statements.count), COUNTING).await?;
         let row = rows.first().ok_or_else(|| fatal(COUNTING, "the server returns no row"))?;
@@ -144,7 +146,7 @@ impl PgmqDeadLetters {
         Ok(u64::try_from(number("letters")?).unwrap_or_default())
     }
 
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, ListedLetter)>, SourceError> {
         let opened = self.open().await?;
         let next = statement(&opened.statements.next).bind(self.after).bind(self.end);
         let rows = opened.rows(next, READING).await?;
@@ -156,12 +158,11 @@ impl PgmqDeadLetters {
         let queue = named.and_then(Result::ok).unwrap_or_else(|| opened.queue.clone());
         self.after = tag.id;
         delivery.position = Position::of(queue.shared()).offset(tag.id);
-        self.listed = Some(ListedLetter { id: tag.id, is_of_queue });
-        Ok(Some(StoredLetter::at(tag.id, delivery, headers.letter())))
+        let stored = StoredLetter::at(tag.id, delivery, headers.letter());
+        Ok(Some((stored, ListedLetter { id: tag.id, is_of_queue })))
     }
 
-    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
-        let letter = self.listed(PUTTING_BACK)?;
+    async fn revive(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
         let opened = self.open().await?;
         let target = match &self.target {
             Some(target) => QueueName::new("putting_back_to", target)?,
@@ -176,39 +177,15 @@ impl PgmqDeadLetters {
             }
         };
         let put_back = statement(&opened.statements.put_back).bind(letter.id).bind(target.as_str());
-        let is_moved = !opened.rows(put_back, PUTTING_BACK).await?.is_empty();
-        self.listed = None;
-        Ok(is_moved)
+        Ok(!opened.rows(put_back, PUTTING_BACK).await?.is_empty())
     }
 
-    async fn discard_listed(&mut self) -> Result<bool, SourceError> {
-        let ListedLetter { id, .. } = self.listed(REMOVING)?;
+    async fn remove(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
         let opened = self.open().await?;
-        let is_removed = !opened.rows(statement(&opened.statements.discard).bind(id), REMOVING).await?.is_empty();
-        self.listed = None;
-        Ok(is_removed)
-    }
-}
-
-#[async_trait]
-impl DeadLetters for PgmqDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        answer_within(COUNTING, self.count_all()).await
+        Ok(!opened.rows(statement(&opened.statements.discard).bind(letter.id), REMOVING).await?.is_empty())
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        answer_within(READING, self.read_next()).await
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        answer_within(PUTTING_BACK, self.put_back_listed()).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        answer_within(REMOVING, self.discard_listed()).await
-    }
-
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
         self.opened = None;
     }
 }

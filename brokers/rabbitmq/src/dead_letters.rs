@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{ContentIds, DeadLetters, Position, SourceError, SourceErrorKind, StoredLetter, answer_within};
+use idempotent_mq::{ContentIds, LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
@@ -23,7 +23,7 @@ use crate::{Queue, SettingError};
 /// the queue, and acknowledged after the broker has confirmed that the queue has stored the message.
 ///
 /// The broker hides the letters that were read from all other readers, and does not count them, until
-/// [`next`](DeadLetters::next) has returned `None`, [`close`](DeadLetters::close) has ended, or `self` is dropped. End a listing
+/// [`next`](idempotent_mq::DeadLetters::next) has returned `None`, [`close`](idempotent_mq::DeadLetters::close) has ended, or `self` is dropped. End a listing
 /// in one of these ways before a redrive: it would otherwise find no letter.
 ///
 /// ```no_run
@@ -46,6 +46,7 @@ pub struct RabbitDeadLetters {
     open: Option<OpenConnection>,
     /// The ids of the letters that the connection has read.
     ids: ContentIds,
+    listed: Option<BasicGetMessage>,
 }
 
 struct OpenConnection {
@@ -54,8 +55,6 @@ struct OpenConnection {
     channel: Channel,
     publishing: PublishConnection,
     alarm: Alarm,
-    /// The letter of the last `next`.
-    taken: Option<BasicGetMessage>,
     /// The earlier letters that were not put back, in their order.
     left: Vec<Acker>,
 }
@@ -75,7 +74,7 @@ impl RabbitDeadLetters {
         let queue = Queue::existing(queue);
         queue.check()?;
         let to = queue.name.clone();
-        Ok(Self { url: BrokerUrl::parse(url)?, queue, to, open: None, ids: ContentIds::default() })
+        Ok(Self { url: BrokerUrl::parse(url)?, queue, to, open: None, ids: ContentIds::default(), listed: None })
     }
 
     /// Puts all letters back to this queue, which must exist.
@@ -103,7 +102,6 @@ impl RabbitDeadLetters {
                     channel,
                     alarm,
                     publishing: PublishConnection::new(connection, 1),
-                    taken: None,
                     left: Vec::new(),
                 })
             };
@@ -112,7 +110,7 @@ impl RabbitDeadLetters {
             return Ok(self.open.insert(opened));
         }
         // The branch above returns if there is no connection.
-        self.open.as_mut().ok_or_else(nothing_taken)
+        self.open.as_mut().ok_or_else(|| transient("reading a dead letter: the connection is closed"))
     }
 
     /// Drops the connection, which returns a taken letter to its queue.
@@ -127,16 +125,15 @@ impl RabbitDeadLetters {
     }
 }
 
-impl RabbitDeadLetters {
-    /// Drops the connection after an error, since a call that has ended at its time limit may be half done.
-    fn ended<T>(&mut self, result: Result<T, SourceError>) -> Result<T, SourceError> {
-        if result.as_ref().is_err_and(|error| error.kind() == SourceErrorKind::Transient) {
-            self.open = None;
-        }
-        result
+#[async_trait]
+impl LetterBox for RabbitDeadLetters {
+    type Letter = BasicGetMessage;
+
+    fn listed(&mut self) -> &mut Option<BasicGetMessage> {
+        &mut self.listed
     }
 
-    async fn read_count(&mut self) -> Result<u64, SourceError> {
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
@@ -144,44 +141,39 @@ impl RabbitDeadLetters {
         declared.map(|queue| queue.message_count().into()).map_err(|error| self.broken(error))
     }
 
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, BasicGetMessage)>, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
+        let last = self.listed.take();
         let open = self.open().await?;
-        open.left.extend(open.taken.take().map(|taken| taken.acker.clone()));
+        open.left.extend(last.map(|last| last.delivery.acker));
         let taken = tokio::select! {
             taken = open.channel.basic_get(dead, BasicGetOptions::default()) => taken,
             // The client ends the connection at a letter that it cannot read, and then never returns.
             error = open.alarm.failed() => Err(error),
         };
-        open.taken = match taken {
-            Ok(taken) => taken,
-            Err(error) => return Err(self.broken(error)),
-        };
-        let Some(taken) = &open.taken else {
+        let Some(taken) = taken.map_err(|error| self.broken(error))? else {
             // A reader at its end must not hide the letters from a redrive.
-            self.close().await;
+            self.leave().await;
             return Ok(None);
         };
-        let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
+        let (properties, body) = (taken.properties.clone(), taken.data.clone());
         let letter = decode_letter(&properties, &self.queue);
         let now = SystemClock::new().wall();
         let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
         let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
-        delivery.redelivered = redelivered;
+        delivery.redelivered = taken.redelivered;
         delivery.delivered = Some(headers.delivered);
         let id = self.ids.next(&delivery, letter.as_ref());
-        Ok(Some(StoredLetter::new(id, delivery, letter)))
+        Ok(Some((StoredLetter::new(id, delivery, letter), taken)))
     }
 
-    async fn publish_back(&mut self) -> Result<bool, SourceError> {
-        let open = self.open.as_mut().ok_or_else(nothing_taken)?;
-        let taken = open.taken.take().ok_or_else(nothing_taken)?;
-        let properties = redriven_properties(&taken.properties, &self.queue.name);
+    async fn revive(&mut self, taken: &BasicGetMessage) -> Result<bool, SourceError> {
+        let (properties, to) = (redriven_properties(&taken.properties, &self.queue.name), self.to.clone());
+        let open = self.open().await?;
         if !open.publishing.limit.fits_letter(&properties) {
-            open.left.push(taken.acker.clone());
             return Err(refused("its headers exceed the broker's frame_max"));
         }
-        let publish = open.publishing.publish(("", &self.to), properties, &taken.data, async |_| Ok(()));
+        let publish = open.publishing.publish(("", &to), properties, &taken.data, async |_| Ok(()));
         let failed = match timeout(CONFIRM_TIMEOUT, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
                 Ok(true) => return Ok(true),
@@ -195,7 +187,6 @@ impl RabbitDeadLetters {
                 .with_cause(error),
             },
             Ok(Err(PublishFailure::Broken { error, .. })) if is_too_large(&error) => {
-                open.left.push(taken.acker.clone());
                 return Err(refused("its body exceeds the broker's max_message_size").with_cause(error));
             }
             Ok(Err(failure)) => not_put_back(failure),
@@ -211,15 +202,12 @@ impl RabbitDeadLetters {
         };
         // If this fails, the closed connection returns the letter.
         let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
-        self.open = None;
         Err(failed)
     }
 
-    async fn remove(&mut self) -> Result<bool, SourceError> {
+    async fn remove(&mut self, taken: &BasicGetMessage) -> Result<bool, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
-        let open = self.open.as_mut().ok_or_else(nothing_taken)?;
-        let taken = open.taken.take().ok_or_else(nothing_taken)?;
-        let channel = open.channel.clone();
+        let channel = self.open().await?.channel.clone();
         let removed = async {
             let is_open = taken.acker.ack(BasicAckOptions::default()).await?;
             // A broker handles the methods of a channel in order, so this answer confirms the acknowledgement.
@@ -227,48 +215,32 @@ impl RabbitDeadLetters {
             channel.queue_declare(dead, options, FieldTable::default()).await?;
             Ok::<_, lapin::Error>(is_open)
         };
-        let failed = match timeout(CONFIRM_TIMEOUT, removed).await {
-            Ok(Ok(true)) => return Ok(true),
+        match timeout(CONFIRM_TIMEOUT, removed).await {
+            Ok(Ok(true)) => Ok(true),
             Ok(Ok(false)) => {
-                transient("removing a letter: the connection closed before; the letter is still a dead letter")
+                Err(transient("removing a letter: the connection closed before; the letter is still a dead letter"))
             }
             Ok(Err(error)) => {
-                transient("removing a letter: the connection failed; the letter is possibly still a dead letter")
-                    .with_cause(error)
+                let text = "removing a letter: the connection failed; the letter is possibly still a dead letter";
+                Err(transient(text).with_cause(error))
             }
-            Err(_) => transient("removing a letter: no answer within 10 s; the letter is possibly still a dead letter"),
-        };
-        self.open = None;
-        Err(failed)
-    }
-}
-
-#[async_trait]
-impl DeadLetters for RabbitDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        let counted = answer_within("counting the dead letters", self.read_count()).await;
-        self.ended(counted)
+            Err(_) => {
+                Err(transient("removing a letter: no answer within 10 s; the letter is possibly still a dead letter"))
+            }
+        }
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        let read = answer_within("reading a dead letter", self.read_next()).await;
-        self.ended(read)
+    /// Drops the connection, unless the error concerns only one letter. The broker then returns the letters to their queue.
+    fn failed(&mut self, error: &SourceError) {
+        if error.kind() != SourceErrorKind::Refused {
+            (self.open, self.listed) = (None, None);
+        }
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let put_back = answer_within("putting a letter back", self.publish_back()).await;
-        self.ended(put_back)
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let removed = answer_within("removing a letter", self.remove()).await;
-        self.ended(removed)
-    }
-
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
+        let last = self.listed.take().map(|last| last.delivery.acker);
         let Some(open) = self.open.take() else { return };
         // A quorum queue keeps the order in which letters return. A closed channel returns them in any order.
-        let last = open.taken.map(|taken| taken.acker.clone());
         let returned = async {
             for acker in open.left.iter().chain(&last) {
                 acker.nack(REQUEUE).await?;
@@ -309,10 +281,6 @@ fn not_put_back(failure: PublishFailure) -> SourceError {
 fn refused(why: &str) -> SourceError {
     let text = format!("putting a letter back: {why}; raise the limit, or publish a smaller message in its place");
     SourceError::new(SourceErrorKind::Refused, text)
-}
-
-fn nothing_taken() -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first")
 }
 
 /// Shows nothing of the URL's password.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, SourceError, SourceErrorKind, StoredLetter, answer_within};
+use idempotent_mq::{LetterBox, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use crate::connection::{Connection, client};
@@ -39,14 +39,19 @@ pub struct StreamsDeadLetters {
     stream: Arc<str>,
     /// Mapping for the stream of the dead letters.
     layout: FieldMapping,
-    /// The last listed entry.
+    /// The entry that was read last, after which the search continues.
     at: Option<String>,
     /// The newest entry at the count, at which the listing ends.
     end: Option<String>,
-    /// Fields of that entry, if a script cannot move them.
+    listed: Option<ListedEntry>,
+}
+
+/// An entry that was read.
+#[derive(Debug)]
+pub struct ListedEntry {
+    id: String,
+    /// The fields, if a script cannot move them.
     large: Option<Fields>,
-    /// True if no letter is listed that could be put back or removed.
-    done: bool,
 }
 
 impl StreamsDeadLetters {
@@ -66,8 +71,7 @@ impl StreamsDeadLetters {
             layout,
             at: None,
             end: None,
-            large: None,
-            done: true,
+            listed: None,
         })
     }
 
@@ -91,32 +95,20 @@ impl StreamsDeadLetters {
     }
 }
 
-#[async_trait]
-impl DeadLetters for StreamsDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        answer_within(COUNTING, self.count_all()).await
-    }
-
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        answer_within(READING, self.read_next()).await
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        answer_within(PUTTING_BACK, self.put_back_listed()).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        answer_within(REMOVING, self.discard_listed()).await
-    }
-}
-
 const COUNTING: &str = "counting the dead letters";
 const READING: &str = "reading the dead letters";
 const REMOVING: &str = "removing a dead letter";
 const PUTTING_BACK: &str = "putting an entry back";
 
-impl StreamsDeadLetters {
-    async fn count_all(&mut self) -> Result<u64, SourceError> {
+#[async_trait]
+impl LetterBox for StreamsDeadLetters {
+    type Letter = ListedEntry;
+
+    fn listed(&mut self) -> &mut Option<ListedEntry> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let mut rest = redis::cmd("XLEN");
         rest.arg(&*self.layout.stream);
         let counted = self.connection.query(COUNTING, &rest).await?;
@@ -129,7 +121,7 @@ impl StreamsDeadLetters {
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, ListedEntry)>, SourceError> {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
         range.arg(&*self.layout.stream).arg(from).arg(self.end.as_deref().unwrap_or("+")).arg("COUNT").arg(1);
@@ -137,53 +129,39 @@ impl StreamsDeadLetters {
         let Some(entry) = reply::parse_range(found)?.pop() else { return Ok(None) };
         let mut delivery = self.layout.delivery(&entry);
         delivery.delivered = None;
-        let left = decode_letter(&entry.fields);
-        let letter = StoredLetter::at(&entry.id, delivery, left);
-        (self.at, self.done) = (Some(entry.id), false);
-        self.large = Some(entry.fields).filter(|fields| !fits_into_script(fields));
-        Ok(Some(letter))
+        let stored = StoredLetter::at(&entry.id, delivery, decode_letter(&entry.fields));
+        self.at = Some(entry.id.clone());
+        let large = Some(entry.fields).filter(|fields| !fits_into_script(fields));
+        Ok(Some((stored, ListedEntry { id: entry.id, large })))
     }
 
-    async fn put_back_listed(&mut self) -> Result<bool, SourceError> {
-        let at = self.listed()?;
-        let moved = match &self.large {
-            Some(fields) => self.move_large(at, fields).await?,
+    async fn revive(&mut self, ListedEntry { id, large }: &ListedEntry) -> Result<bool, SourceError> {
+        let moved = match large {
+            Some(fields) => self.move_large(id, fields).await?,
             None => {
                 let mut back = BACK.key(&*self.layout.stream);
-                back.key(&*self.stream).arg(at);
+                back.key(&*self.stream).arg(id);
                 self.connection.run_script(PUTTING_BACK, &back).await?
             }
         };
         match moved {
-            Value::Int(there @ 0..=1) => {
-                self.done = true;
-                Ok(there == 1)
-            }
+            Value::Int(there @ 0..=1) => Ok(there == 1),
             Value::Int(2) => Err(fatal("the stream for the dead letters does not exist; create it with its group")),
             _ => Err(fatal("putting an entry back: unexpected reply")),
         }
     }
 
-    async fn discard_listed(&mut self) -> Result<bool, SourceError> {
+    async fn remove(&mut self, ListedEntry { id, .. }: &ListedEntry) -> Result<bool, SourceError> {
         let mut remove = redis::cmd("XDEL");
-        remove.arg(&*self.layout.stream).arg(self.listed()?);
+        remove.arg(&*self.layout.stream).arg(id);
         match self.connection.query(REMOVING, &remove).await? {
-            Value::Int(removed @ 0..=1) => {
-                self.done = true;
-                Ok(removed == 1)
-            }
+            Value::Int(removed @ 0..=1) => Ok(removed == 1),
             _ => Err(fatal("XDEL: unexpected reply")),
         }
     }
 }
 
 impl StreamsDeadLetters {
-    /// Returns the id of the entry that `next` returned last.
-    fn listed(&self) -> Result<&String, SourceError> {
-        let nothing = || fatal("no dead letter was read; call `next` first");
-        self.at.as_ref().filter(|_| !self.done).ok_or_else(nothing)
-    }
-
     /// Moves an entry with too many fields for a script, in three steps. Returns the same values as the script.
     ///
     /// If the process dies before the last step, or another process moves the same entry, the entry is put back twice.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use idempotent_mq::{ContentIds, DeadLetter, DeadLetters, Delivery, MessagePlace, SourceError};
+use idempotent_mq::{ContentIds, DeadLetter, Delivery, LetterBox, MessagePlace, SourceError};
 use tokio::sync::oneshot;
 
 use self::log::StoredLetter;
@@ -29,7 +29,7 @@ use crate::settings::check_name;
 /// # Handled letters
 ///
 /// RocketMQ removes no single message. The committed offset of the group `GROUP-dead-operator` therefore separates handled letters
-/// from dead letters, and [`put_back`](DeadLetters::put_back) and [`discard`](DeadLetters::discard) move this offset. Before the offset
+/// from dead letters, and [`put_back`](idempotent_mq::DeadLetters::put_back) and [`discard`](idempotent_mq::DeadLetters::discard) move this offset. Before the offset
 /// passes skipped letters, these are copied to the end of the topic, with their ids, headers and deaths. A session that only reads
 /// changes nothing.
 ///
@@ -56,6 +56,7 @@ pub struct RocketDeadLetters {
     open: Option<OpenSession>,
     /// The ids of the letters that the session has read. A letter that others pass is copied to another offset.
     ids: ContentIds,
+    listed: Option<()>,
 }
 
 /// A builder for [`RocketDeadLetters`].
@@ -179,29 +180,35 @@ impl RocketDeadLettersBuilder {
                 "operator_group: must differ from the group of the consumers; choose another name",
             ));
         }
-        Ok(RocketDeadLetters { settings: self.settings, open: None, ids: ContentIds::default() })
+        Ok(RocketDeadLetters { settings: self.settings, open: None, ids: ContentIds::default(), listed: None })
     }
 }
 
+/// The calls of `put_back` and `discard` continue in the background after a cancellation, unless the process ends.
 #[async_trait]
-impl DeadLetters for RocketDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl LetterBox for RocketDeadLetters {
+    /// The session knows the letter that it read last.
+    type Letter = ();
+
+    fn listed(&mut self) -> &mut Option<()> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         self.ask(SessionStep::Count).await
     }
 
-    async fn next(&mut self) -> Result<Option<idempotent_mq::StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(idempotent_mq::StoredLetter, ())>, SourceError> {
         let next = self.ask(SessionStep::Next).await?;
         Ok(next.map(|letter| {
             let (delivery, letter) = self.settings.decode(letter);
-            idempotent_mq::StoredLetter::new(self.ids.next(&delivery, letter.as_ref()), delivery, letter)
+            let id = self.ids.next(&delivery, letter.as_ref());
+            (idempotent_mq::StoredLetter::new(id, delivery, letter), ())
         }))
     }
 
     /// Puts the letter back into the topic of this handle, or into the one that the operator has named.
-    ///
-    /// # Cancellation
-    /// The call continues in the background, unless the process ends.
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
+    async fn revive(&mut self, (): &()) -> Result<bool, SourceError> {
         let LetterSettings { topic, to, .. } = &self.settings;
         let handling = match to {
             Some(to) => Handling::PutAllBack { topic: to.clone() },
@@ -211,14 +218,11 @@ impl DeadLetters for RocketDeadLetters {
     }
 
     /// Commits the offset after the letter.
-    ///
-    /// # Cancellation
-    /// The call continues in the background, unless the process ends.
-    async fn discard(&mut self) -> Result<bool, SourceError> {
+    async fn remove(&mut self, (): &()) -> Result<bool, SourceError> {
         self.ask(|reply| SessionStep::Handle(Handling::Discard, reply)).await
     }
 
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
         self.ids = ContentIds::default();
         if let Some(open) = self.open.take() {
             open.close().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::Message;
-use idempotent_mq::{DeadLetters, Delivery, MessagePlace, Position, SourceError, StoredLetter};
+use idempotent_mq::{Delivery, LetterBox, MessagePlace, Position, SourceError, StoredLetter};
 use tokio::time::Instant;
 
 use crate::SqsTag;
@@ -22,7 +22,7 @@ use crate::setup::{count, open, open_checked};
 /// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
 ///
 /// SQS cannot read a letter without hiding it: letters that were read are hidden from other readers until
-/// [`close`](DeadLetters::close), or for 2 min after the last call. Each read is a receive, so the queue of the dead letters must not
+/// [`close`](idempotent_mq::DeadLetters::close), or for 2 min after the last call. Each read is a receive, so the queue of the dead letters must not
 /// have a `RedrivePolicy` of its own.
 ///
 /// A letter is sent to its queue, and then deleted. If the process dies in between, the message is in both places, with one id. A FIFO
@@ -49,6 +49,7 @@ pub struct SqsDeadLetters {
     /// The queue that the operator names.
     to: Option<String>,
     opened: Option<OpenLetters>,
+    listed: Option<Listed>,
 }
 
 #[derive(Debug)]
@@ -64,14 +65,13 @@ struct OpenLetters {
     arrived: VecDeque<Message>,
     /// The receipt handles of letters that were read, and stay hidden.
     read: Vec<String>,
-    /// The letter that was read last.
-    listed: Option<Listed>,
     /// The time at which the hidden letters were hidden.
     hidden_at: Instant,
 }
 
+/// A letter that was read.
 #[derive(Debug)]
-struct Listed {
+pub struct Listed {
     delivery: Delivery,
     tag: SqsTag,
 }
@@ -90,7 +90,7 @@ const WAIT: u64 = 1;
 impl SqsDeadLetters {
     /// Creates a handle to the dead letters of this queue in `QUEUE-dead`, or in `QUEUE-dead.fifo` for a FIFO queue.
     pub fn new(client: Client, queue: impl Into<String>) -> Self {
-        Self { client, queue: queue.into(), dead: None, to: None, opened: None }
+        Self { client, queue: queue.into(), dead: None, to: None, opened: None, listed: None }
     }
 
     /// Sets the queue of the dead letters, as in [`SqsSourceBuilder::dead_letters`](crate::SqsSourceBuilder::dead_letters).
@@ -127,7 +127,6 @@ impl SqsDeadLetters {
                 queue: None,
                 arrived: VecDeque::new(),
                 read: Vec::new(),
-                listed: None,
                 hidden_at: Instant::now(),
             });
         }
@@ -157,20 +156,18 @@ impl OpenLetters {
         self.read.iter().map(String::as_str).chain(arrived)
     }
 
-    /// Forgets the letter that was read last.
-    fn forget(&mut self) {
-        if let Some(listed) = self.listed.take() {
-            self.read.retain(|receipt| *receipt != listed.tag.receipt);
-        }
+    /// Forgets a letter, which is gone.
+    fn forget(&mut self, letter: &Listed) {
+        self.read.retain(|receipt| *receipt != letter.tag.receipt);
     }
 
     /// Opens the queue of this handle, or the one that the operator names.
     ///
     /// # Errors
-    /// `Refused`: the letter that was read last is of another queue.
-    async fn queue(&mut self, client: &Client) -> Result<Queue, SourceError> {
-        let origin = self.listed.as_ref().map_or(&*self.address.name, |listed| &*listed.delivery.position.source);
-        if self.to.is_none() && *origin != *self.address.name {
+    /// `Refused`: the letter is of another queue.
+    async fn queue(&mut self, client: &Client, letter: &Listed) -> Result<Queue, SourceError> {
+        let origin = &*letter.delivery.position.source;
+        if self.to.is_none() && origin != &*self.address.name {
             let text = format!(
                 "the letter is of the queue `{origin}`; open the dead letters of that queue, or name a queue by `putting_back_to`"
             );
@@ -184,38 +181,39 @@ impl OpenLetters {
         Ok(self.queue.insert(queue).clone())
     }
 
-    /// Hides the letter that was read last for longer. Returns false if another operator has put it back or removed it: SQS deletes
-    /// a letter that is gone without an error, so the deletion does not show that.
-    async fn hold(&mut self, doing: &str) -> Result<bool, SourceError> {
-        let is_there = still_there(self.dead.change(&self.receipt(doing)?, HIDDEN, doing).await)?;
+    /// Hides a letter for longer. Returns false if another operator has put it back or removed it: SQS deletes a letter that is gone
+    /// without an error, so the deletion does not show that.
+    async fn hold(&mut self, letter: &Listed, doing: &str) -> Result<bool, SourceError> {
+        let is_there = still_there(self.dead.change(&letter.tag.receipt, HIDDEN, doing).await)?;
         if !is_there {
-            self.forget();
+            self.forget(letter);
         }
         Ok(is_there)
     }
 
-    /// Deletes the letter that was read last.
-    async fn remove(&mut self, doing: &str) -> Result<(), SourceError> {
-        still_there(self.dead.delete(&self.receipt(doing)?, doing).await)?;
-        self.forget();
+    /// Deletes a letter.
+    async fn delete(&mut self, letter: &Listed, doing: &str) -> Result<(), SourceError> {
+        still_there(self.dead.delete(&letter.tag.receipt, doing).await)?;
+        self.forget(letter);
         Ok(())
-    }
-
-    fn receipt(&self, doing: &str) -> Result<String, SourceError> {
-        let listed = self.listed.as_ref().map(|listed| listed.tag.receipt.clone());
-        listed.ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
     }
 }
 
 #[async_trait]
-impl DeadLetters for SqsDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl LetterBox for SqsDeadLetters {
+    type Letter = Listed;
+
+    fn listed(&mut self) -> &mut Option<Listed> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let client = self.client.clone();
         let opened = self.open().await?;
         count(&client, &opened.dead, "counting the dead letters").await
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, Listed)>, SourceError> {
         let opened = self.open().await?;
         opened.keep_hidden().await?;
         if opened.arrived.is_empty() {
@@ -232,34 +230,31 @@ impl DeadLetters for SqsDeadLetters {
         delivery.delivered = None;
         delivery.position = Position::of(origin).offset(&tag.message);
         let stored = StoredLetter::at(&tag.message, delivery.clone(), letter);
-        opened.listed = Some(Listed { delivery, tag });
-        Ok(Some(stored))
+        Ok(Some((stored, Listed { delivery, tag })))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
+    async fn revive(&mut self, letter: &Listed) -> Result<bool, SourceError> {
         let client = self.client.clone();
         let opened = self.open().await?;
-        if !opened.hold(PUTTING_BACK).await? {
+        if !opened.hold(letter, PUTTING_BACK).await? {
             return Ok(false);
         }
-        let queue = opened.queue(&client).await?;
-        if let Some(listed) = &opened.listed {
-            queue.send(revived(&queue, listed), PUTTING_BACK).await.map_err(|failure| failure.source())?;
-        }
-        opened.remove(PUTTING_BACK).await?;
+        let queue = opened.queue(&client, letter).await?;
+        queue.send(revived(&queue, letter), PUTTING_BACK).await.map_err(|failure| failure.source())?;
+        opened.delete(letter, PUTTING_BACK).await?;
         Ok(true)
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
+    async fn remove(&mut self, letter: &Listed) -> Result<bool, SourceError> {
         let opened = self.open().await?;
-        if !opened.hold(REMOVING).await? {
-            return Ok(false);
+        let is_there = opened.hold(letter, REMOVING).await?;
+        if is_there {
+            opened.delete(letter, REMOVING).await?;
         }
-        opened.remove(REMOVING).await?;
-        Ok(true)
+        Ok(is_there)
     }
 
-    async fn close(&mut self) {
+    async fn leave(&mut self) {
         if let Some(opened) = self.opened.take() {
             give_back(&opened.dead, opened.receipts()).await;
         }

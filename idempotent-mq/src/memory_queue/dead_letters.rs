@@ -2,51 +2,51 @@
 use async_trait::async_trait;
 
 use super::MemoryQueue;
-use crate::{DeadLetters, SourceError, SourceErrorKind, StoredLetter};
+use crate::{LetterBox, SourceError, StoredLetter};
 
 /// The dead letters of a [`MemoryQueue`], for [`Redrive`](crate::Redrive).
 #[derive(Debug)]
 pub struct MemoryDeadLetters {
     queue: MemoryQueue,
-    /// The number of the last letter that `next` returned, or 0.
+    /// The number of the letter that was read last, or 0.
     at: u64,
+    listed: Option<u64>,
 }
 
 impl MemoryDeadLetters {
-    /// Returns the number of the letter that `next` returned last.
-    fn taken(&self) -> Result<u64, SourceError> {
-        let nothing = || SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first");
-        (self.at > 0).then_some(self.at).ok_or_else(nothing)
-    }
-
     /// Creates a handle that begins with the oldest letter.
     #[must_use]
     pub fn new(queue: &MemoryQueue) -> Self {
-        Self { queue: queue.clone(), at: 0 }
+        Self { queue: queue.clone(), at: 0, listed: None }
     }
 }
 
 #[async_trait]
-impl DeadLetters for MemoryDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
+impl LetterBox for MemoryDeadLetters {
+    type Letter = u64;
+
+    fn listed(&mut self) -> &mut Option<u64> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         Ok(self.queue.shared.messages().dead_letters().len() as u64)
     }
 
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, u64)>, SourceError> {
         let next = self.queue.shared.messages().dead_after(self.at);
         Ok(next.map(|(number, (delivery, letter))| {
             self.at = number;
-            StoredLetter::at(number, delivery, Some(letter))
+            (StoredLetter::at(number, delivery, Some(letter)), number)
         }))
     }
 
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let (now, number) = (self.queue.clock.now(), self.taken()?);
-        Ok(self.queue.change(|messages| messages.put_back(now, number)))
+    async fn revive(&mut self, number: &u64) -> Result<bool, SourceError> {
+        let now = self.queue.clock.now();
+        Ok(self.queue.change(|messages| messages.put_back(now, *number)))
     }
 
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let number = self.taken()?;
-        Ok(self.queue.change(|messages| messages.discard(number)))
+    async fn remove(&mut self, number: &u64) -> Result<bool, SourceError> {
+        Ok(self.queue.change(|messages| messages.discard(*number)))
     }
 }

@@ -1,6 +1,6 @@
 //! Listing, redriving and removing dead letters.
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetters, DelayError, LetterId, SourceError, SourceErrorKind, StoredLetter, answer_within};
+use idempotent_mq::{DelayError, LetterBox, LetterId, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use super::queue::DelayQueue;
@@ -23,20 +23,27 @@ pub struct DelayDeadLetters {
     slot: u16,
     /// Time of death and member of the last listed letter.
     cursor: (String, String),
-    /// True if the last listed letter can be put back or removed.
-    is_listed: bool,
+    listed: Option<ListedLetter>,
     /// The server's time of the count of each slot in µs, at which its listing ends.
     ends: Vec<u64>,
+}
+
+/// A letter that was read.
+#[derive(Debug)]
+pub struct ListedLetter {
+    slot: u16,
+    died: String,
+    member: String,
 }
 
 impl DelayDeadLetters {
     /// Returns a handle to the dead letters of `queue`.
     pub fn new(queue: &DelayQueue) -> Self {
         let cursor = (String::from("0"), String::new());
-        Self { queue: queue.clone(), slot: 0, cursor, is_listed: false, ends: Vec::new() }
+        Self { queue: queue.clone(), slot: 0, cursor, listed: None, ends: Vec::new() }
     }
 
-    async fn next_of_slot(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn next_of_slot(&mut self) -> Result<Option<(StoredLetter, ListedLetter)>, SourceError> {
         let doing = READING;
         let args = ScriptArgs::new().text(&self.cursor.0).text(&self.cursor.1).number(1_u64);
         let keys = self.queue.keys(self.slot).clone();
@@ -54,8 +61,8 @@ impl DelayDeadLetters {
             return Ok(None);
         }
         let id = LetterId::new(format_args!("{}/{member}", self.slot), &died);
-        self.cursor = (died, member.clone());
-        self.is_listed = true;
+        self.cursor = (died.clone(), member.clone());
+        let listed = ListedLetter { slot: self.slot, died, member: member.clone() };
         let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
         let receipt = DeliveryReceipt { keys, member, name: String::new(), number: number(0).unwrap_or(0), mark: 1 };
         let letter = decode_letter(&String::from_utf8_lossy(&letter));
@@ -64,56 +71,38 @@ impl DelayDeadLetters {
             .unwrap_or_else(|unread| DelayDelivery::raw(*unread));
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
         delivery.delivered = None;
-        Ok(Some(StoredLetter::new(id, delivery, letter)))
+        Ok(Some((StoredLetter::new(id, delivery, letter), listed)))
     }
 }
 
 impl DelayDeadLetters {
-    /// Calls a script for the last listed letter. Returns whether the letter was there.
+    /// Calls a script for a letter. Returns whether the letter was there.
     async fn change(
-        &mut self,
+        &self,
         doing: &'static str,
         script: DelayScript,
+        letter: &ListedLetter,
         args: &ScriptArgs,
     ) -> Result<bool, SourceError> {
-        if !self.is_listed {
-            return Err(SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first"));
+        match self.queue.0.servers.call(script, self.queue.keys(letter.slot), args).await {
+            Ok(Value::Int(there)) => Ok(there == 1),
+            Ok(_) => Err(source_error(doing, unexpected_reply(doing))),
+            Err(error) => Err(source_error(doing, error)),
         }
-        let there = match self.queue.0.servers.call(script, self.queue.keys(self.slot), args).await {
-            Ok(Value::Int(there)) => there == 1,
-            Ok(_) => return Err(source_error(doing, unexpected_reply(doing))),
-            Err(error) => return Err(source_error(doing, error)),
-        };
-        self.is_listed = false;
-        Ok(there)
-    }
-}
-
-#[async_trait]
-impl DeadLetters for DelayDeadLetters {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        answer_within("counting the dead letters", self.count_all()).await
-    }
-
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        answer_within(READING, self.read_next()).await
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let (doing, args) = ("putting back", ScriptArgs::new().text(&self.cursor.1));
-        answer_within(doing, self.change(doing, DelayScript::Redrive, &args)).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let (doing, args) = ("removing a dead letter", ScriptArgs::new().text(&self.cursor.1).text(&self.cursor.0));
-        answer_within(doing, self.change(doing, DelayScript::Discard, &args)).await
     }
 }
 
 const READING: &str = "reading the dead letters";
 
-impl DelayDeadLetters {
-    async fn count_all(&mut self) -> Result<u64, SourceError> {
+#[async_trait]
+impl LetterBox for DelayDeadLetters {
+    type Letter = ListedLetter;
+
+    fn listed(&mut self) -> &mut Option<ListedLetter> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let counts = self.queue.counts_by_slot().await.map_err(|error| {
             let kind = match error.kind() {
                 idempotent_mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,
@@ -125,16 +114,25 @@ impl DelayDeadLetters {
         Ok(counts.iter().map(|(counts, _)| counts.dead).sum())
     }
 
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, ListedLetter)>, SourceError> {
         while self.slot < self.queue.0.settings.slots {
             if let Some(letter) = self.next_of_slot().await? {
                 return Ok(Some(letter));
             }
             self.slot += 1;
             self.cursor = (String::from("0"), String::new());
-            self.is_listed = false;
         }
         Ok(None)
+    }
+
+    async fn revive(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
+        let args = ScriptArgs::new().text(&letter.member);
+        self.change("putting back", DelayScript::Redrive, letter, &args).await
+    }
+
+    async fn remove(&mut self, letter: &ListedLetter) -> Result<bool, SourceError> {
+        let args = ScriptArgs::new().text(&letter.member).text(&letter.died);
+        self.change("removing a dead letter", DelayScript::Discard, letter, &args).await
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, DeadLetters, DelayError, SourceError, SourceErrorKind, StoredLetter, answer_within};
+use idempotent_mq::{DeadLetter, DelayError, LetterBox, SourceError, StoredLetter};
 
 use super::DelayTable;
 use super::database::DelayDb;
@@ -20,42 +20,15 @@ use crate::sql_database::{SqlValue, micros};
 #[must_use]
 pub struct DelayTableDeadLetters<Db: DelayDb> {
     table: DelayTable<Db>,
-    /// The time of death and the number of the letter that `next` returned last.
+    /// The time of death and the number of the letter that was read last, after which the search continues.
     behind: (i64, i64),
-    /// The letter that `next` returned was neither put back nor removed yet.
-    brought: bool,
+    listed: Option<(i64, i64)>,
 }
 
 impl<Db: DelayDb> DelayTableDeadLetters<Db> {
     /// Creates a reader of the dead letters of `table`.
     pub fn new(table: &DelayTable<Db>) -> Self {
-        Self { table: table.clone(), behind: (i64::MIN, i64::MIN), brought: false }
-    }
-}
-
-impl<Db: DelayDb> DelayTableDeadLetters<Db> {
-    fn check_brought(&self) -> Result<(), SourceError> {
-        let nothing = || SourceError::new(SourceErrorKind::Fatal, "no dead letter was read: call `next` first");
-        self.brought.then_some(()).ok_or_else(nothing)
-    }
-}
-
-#[async_trait]
-impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        answer_within(COUNTING, self.count_all()).await
-    }
-
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        answer_within(READING, self.read_next()).await
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        answer_within(PUTTING_BACK, self.put_back_brought()).await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        answer_within(REMOVING, self.discard_brought()).await
+        Self { table: table.clone(), behind: (i64::MIN, i64::MIN), listed: None }
     }
 }
 
@@ -64,58 +37,55 @@ const READING: &str = "reading the dead letters";
 const PUTTING_BACK: &str = "putting back";
 const REMOVING: &str = "removing a dead letter";
 
-impl<Db: DelayDb> DelayTableDeadLetters<Db> {
-    async fn count_all(&mut self) -> Result<u64, SourceError> {
+#[async_trait]
+impl<Db: DelayDb> LetterBox for DelayTableDeadLetters<Db> {
+    /// The time of death and the number.
+    type Letter = (i64, i64);
+
+    fn listed(&mut self) -> &mut Option<(i64, i64)> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
         let rows = self.table.fetch(self.table.0.statements.count_dead(), Vec::new(), "i").await;
         let rows = rows.map_err(|error| source_error(COUNTING, error))?;
         Ok(rows.into_iter().next().map_or(0, |mut row| row.int().unsigned_abs()))
     }
 
-    async fn read_next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, (i64, i64))>, SourceError> {
         let (died, seq) = self.behind;
         let args = vec![SqlValue::from(died), SqlValue::from(died), SqlValue::from(seq)];
         let rows = self.table.fetch(self.table.0.statements.letter(), args, LETTER_SHAPE).await;
         let rows = rows.map_err(|error| source_error(READING, error))?;
-        let Some(mut row) = rows.into_iter().next() else {
-            self.brought = false;
-            return Ok(None);
-        };
+        let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
         let taken = TakenTask::read(&mut row);
         let (died, id, reason) = (row.int(), row.text_or_null(), row.text_or_null());
-        (self.behind, self.brought) = ((died, taken.seq), true);
+        self.behind = (died, taken.seq);
         let (seq, died) = (taken.seq, Timestamp(died.unsigned_abs()));
         let mut letter = DeadLetter::because(reason.unwrap_or_default(), died);
         (letter.id, letter.attempts, letter.deaths) = (id, taken.attempt, taken.deaths);
         letter.first_at = taken.first_at.unwrap_or(died);
         let mut delivery = read(&Arc::from(self.table.0.table.as_str()), taken);
         delivery.delivered = None;
-        Ok(Some(StoredLetter::at(seq, delivery, Some(letter))))
+        Ok(Some((StoredLetter::at(seq, delivery, Some(letter)), self.behind)))
     }
 
-    async fn put_back_brought(&mut self) -> Result<bool, SourceError> {
-        self.check_brought()?;
-        let args = || vec![self.table.now(), SqlValue::from(self.behind.1)];
+    async fn revive(&mut self, (_, seq): &(i64, i64)) -> Result<bool, SourceError> {
+        let args = || vec![self.table.now(), SqlValue::from(*seq)];
         let back = match self.table.revive(true, args()).await {
             // Another task has the key.
             Ok(None) => self.table.revive(false, args()).await,
             back => back,
         };
         let back = back.map_err(|error| source_error(PUTTING_BACK, error))?;
-        self.brought = false;
         self.table.notify(self.table.wakeup_after(std::time::Duration::ZERO, false));
         Ok(back.unwrap_or_default() > 0)
     }
 
-    async fn discard_brought(&mut self) -> Result<bool, SourceError> {
-        self.check_brought()?;
-        let (died, seq) = self.behind;
-        let removed = self
-            .table
-            .execute(self.table.0.statements.discard(), vec![SqlValue::from(seq), SqlValue::from(died)])
-            .await;
-        let removed = removed.map_err(|error| source_error(REMOVING, error))?;
-        self.brought = false;
-        Ok(removed > 0)
+    async fn remove(&mut self, (died, seq): &(i64, i64)) -> Result<bool, SourceError> {
+        let args = vec![SqlValue::from(*seq), SqlValue::from(*died)];
+        let removed = self.table.execute(self.table.0.statements.discard(), args).await;
+        Ok(removed.map_err(|error| source_error(REMOVING, error))? > 0)
     }
 }
 
