@@ -5,12 +5,11 @@ use std::time::Duration;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_mq::{
-    Consumer, ConsumerCounters, ConsumerCounts, Delay, HandlerResult, KeyFrom, MessageHandler, Messages,
-    OutboundMessage, Publish, PublishErrorKind, Schedule, Scheduled, SourceError,
+    Delay, HandlerResult, KeyFrom, MessageHandler, Messages, OutboundMessage, Publish, PublishErrorKind, Schedule,
+    Scheduled,
 };
 use idempotent_redis::{DelayMessage, DelayProducer, DelayQueue, DelaySource};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use idempotent_testkit::broker::testing::{Running, billing};
 
 use crate::delay_queue::world::{MINUTE, letters, ms, new};
 use crate::support::until;
@@ -18,36 +17,10 @@ use crate::support::until;
 /// Handled bodies, in order.
 type Runs = Arc<Mutex<Vec<String>>>;
 
-const MAX_BODY: usize = 64;
-
-struct Running {
-    counters: ConsumerCounters,
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
-}
-
-impl Running {
-    fn start(queue: &DelayQueue, executor: &Executor, handling: MessageHandler) -> Self {
-        let builder = Consumer::builder(DelaySource::new(queue), "billing", executor).prefetch(4).concurrency(2);
-        let builder = builder.max_body(MAX_BODY);
-        let builder = builder.schedule(Schedule::exponential(ms(20), ms(100))).grace(Duration::from_secs(5));
-        let consumer = builder.build(handling).unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let counters = consumer.counters();
-        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
-        Self { counters, stop: Some(stop), task }
-    }
-
-    async fn ended(mut self) -> ConsumerCounts {
-        drop(self.stop.take());
-        tokio::time::timeout(MINUTE, self.task).await.unwrap().unwrap().unwrap()
-    }
-
-    /// Kills the consumer without settling anything.
-    async fn kill(self) {
-        self.task.abort();
-        assert!(self.task.await.unwrap_err().is_cancelled());
-    }
+/// Starts a consumer with two handlers.
+fn start(queue: &DelayQueue, executor: &Executor, handling: MessageHandler) -> Running {
+    let builder = billing(DelaySource::new(queue), executor).prefetch(4).concurrency(2);
+    Running::new(builder.schedule(Schedule::exponential(ms(20), ms(100))).build(handling).unwrap())
 }
 
 /// Records the body, and returns the verdict for its number of records.
@@ -101,12 +74,12 @@ async fn a_message_is_held_while_its_handler_runs_and_redelivered_after_a_failur
         }
     });
     let executor = executor();
-    let running = Running::start(&queue, &executor, handling);
+    let running = start(&queue, &executor, handling);
     new(queue.send(&DelayMessage::after(ms(1), "m")).await.unwrap());
     until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     assert_eq!(*runs.lock().unwrap(), ["m", "m", "m"], "two failures and a success");
     assert_eq!(*held.lock().unwrap(), [1, 1, 1], "it is not acknowledged before its handler has run");
-    let counts = running.ended().await;
+    let counts = running.ended().await.unwrap();
     assert_eq!((counts.acked, counts.retried), (1, 2));
     settled(&queue).await;
 }
@@ -117,7 +90,7 @@ async fn settled_messages_leave_nothing_on_the_server() {
     let queue = open(&server).await;
     let runs = Runs::default();
     let executor = executor();
-    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
+    let running = start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
     for number in 0..20 {
         let body = number.to_string();
         new(queue.send(&DelayMessage::after(ms(1), body.as_str()).id(format!("i{number}"))).await.unwrap());
@@ -125,7 +98,7 @@ async fn settled_messages_leave_nothing_on_the_server() {
         new(queue.send(&DelayMessage::priority(20 + number, body)).await.unwrap());
     }
     settled(&queue).await;
-    running.ended().await;
+    running.ended().await.unwrap();
     let left = server.command(&["KEYS", "*"]);
     let left: Vec<_> = left.items().iter().map(|key| key.text()).collect();
     assert_eq!(left, ["idempotent:delay:{orders:0}:meta"], "two numbers of the slot, and no collector");
@@ -149,21 +122,21 @@ async fn messages_of_a_dead_consumer_are_redelivered_and_a_slow_consumer_keeps_i
         })
     };
     let began = || runs.lock().unwrap().len();
-    let first = Running::start(&queue, &executor(), handling());
+    let first = start(&queue, &executor(), handling());
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     until("it runs", async || began() == 1).await;
     first.kill().await;
     // A consumer of another process, which knows nothing of the first run.
-    let second = Running::start(&queue, &executor(), handling());
+    let second = start(&queue, &executor(), handling());
     until("it runs again", async || began() == 2).await;
     // Runs beyond the visibility timeout, while a third consumer waits for its end.
-    let third = Running::start(&queue, &executor(), handling());
+    let third = start(&queue, &executor(), handling());
     tokio::time::sleep(ms(3_500)).await;
     assert_eq!(began(), 2, "what is kept alive was taken away");
     gate.add_permits(1);
     until("it is acknowledged", async || second.counters.counts().acked == 1).await;
     settled(&queue).await;
-    assert_eq!((second.ended().await.acked, third.ended().await.acked), (1, 0));
+    assert_eq!((second.ended().await.unwrap().acked, third.ended().await.unwrap().acked), (1, 0));
 }
 
 #[tokio::test]
@@ -172,15 +145,14 @@ async fn a_rejected_message_becomes_a_dead_letter_with_all_its_data() {
     let queue = open(&server).await;
     let runs = Runs::default();
     let executor = executor();
-    let running =
-        Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Never { reason: "no such order".into() }));
+    let running = start(&queue, &executor, noting(&runs, |_| HandlerResult::Never { reason: "no such order".into() }));
     new(queue.send(&DelayMessage::priority(20, "m").id("i").header("h", vec![0, 255])).await.unwrap());
     until("it is dead", async || queue.counts().await.unwrap().dead == 1).await;
     let (delivery, letter) = letters(&queue).await.remove(0);
     assert_eq!((delivery.id.as_deref(), &*delivery.body), (Some("i"), &b"m"[..]));
     assert_eq!((delivery.headers.first("h"), letter.attempts), (Some(&[0, 255][..]), 1));
     assert!(letter.reason.contains("no such order"), "{}", letter.reason);
-    running.ended().await;
+    running.ended().await.unwrap();
 }
 
 #[tokio::test]
@@ -231,24 +203,6 @@ async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggreg
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
-    let server = RedisServer::start();
-    let queue = open(&server).await;
-    let (runs, [fits, large]) = (Runs::default(), [MAX_BODY, MAX_BODY + 1].map(|bytes| "x".repeat(bytes)));
-    for body in [&large, &fits] {
-        new(queue.send(&DelayMessage::after(ms(1), body.as_str())).await.unwrap());
-    }
-    let executor = executor();
-    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
-    settled(&queue).await;
-    let counts = running.ended().await;
-    assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
-    assert_eq!(*runs.lock().unwrap(), [fits]);
-    let letters = letters(&queue).await;
-    assert_eq!((letters.len(), &letters[0].0.body[..]), (1, large.as_bytes()));
-}
-
-#[tokio::test]
 async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     let server = RedisServer::start();
     let queue = open(&server).await;
@@ -265,7 +219,7 @@ async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     // A message that became due without a consumer is delivered to the next one.
     assert_eq!(queue.schedule("missed", now, b"missed").await.unwrap(), Scheduled::New);
     let executor = executor();
-    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
+    let running = start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
     settled(&queue).await;
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     assert!(ended >= u128::from(at.0), "not before its time");
@@ -275,5 +229,5 @@ async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     settled(&queue).await;
     until("both are acknowledged", async || running.counters.counts().acked == 3).await;
     assert_eq!(runs.lock().unwrap().len(), 2, "the duplicate does not run");
-    running.ended().await;
+    running.ended().await.unwrap();
 }

@@ -1,15 +1,9 @@
 //! Dead letters.
-use std::time::Duration;
-
-use idempotent_core::{Executor, MemoryStore, Timestamp};
-use idempotent_mq::{
-    Cancelled, Consumer, DeadLetter, DeadLetters, Delay, HandlerResult, KeyFrom, Message, Messages, Redrive, Scheduled,
-    Settlement, StoredLetter,
-};
+use idempotent_core::Timestamp;
+use idempotent_mq::{Cancelled, DeadLetter, DeadLetters, Delay, Redrive, Scheduled, Settlement, StoredLetter};
 use idempotent_sqlx::DelayTableDeadLetters;
-use tokio::sync::oneshot;
 
-use super::world::{Hand, MINUTE, SECOND, World, id};
+use super::world::{Hand, SECOND, World, id};
 use crate::delay::clock::Moved;
 
 async fn bury(world: &World, hand: &mut Hand, key: &str, died: u64) {
@@ -82,33 +76,6 @@ async fn a_dead_letter_frees_its_key_and_is_redriven_next_to_the_newer_message()
     world.clock.advance(SECOND);
     let next = hand.take(9).await;
     assert_eq!((next.len(), &*next[0].0.body), (1, &b"next"[..]));
-}
-
-#[tokio::test]
-async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
-    let world = World::real(|builder| builder).await;
-    for body in ["five!", "four"] {
-        world.work.schedule(body, Timestamp(0), body.as_bytes()).await.unwrap();
-    }
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|message: Message<()>| {
-        assert_eq!(message.delivery.body, b"four");
-        async { HandlerResult::Done }
-    });
-    let builder = Consumer::builder(world.work.source(), "billing", Executor::new(MemoryStore::new()));
-    let consumer = builder.max_body(4).build(handling).unwrap();
-    let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
-    let both = async {
-        while counters.counts().ended() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        drop(stop);
-    };
-    let running = async { tokio::join!(consumer.run(async { drop(stopped.await) }), both).0 };
-    let counts = tokio::time::timeout(MINUTE, running).await.unwrap().unwrap();
-    assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
-    let StoredLetter { delivery, letter, .. } = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
-    assert_eq!(&*delivery.body, b"five!");
-    assert!(letter.unwrap().reason.contains("max_body"));
 }
 
 #[tokio::test]
