@@ -149,9 +149,9 @@ impl<B: LetterBox> DeadLetters for B {
 
     async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
         let fetched = answer_within("reading a dead letter", self.fetch()).await;
-        let (stored, letter) = noted(self, fetched)?.unzip();
-        *self.listed() = letter;
-        Ok(stored)
+        let Some((stored, letter)) = noted(self, fetched)? else { return Ok(None) };
+        *self.listed() = Some(letter);
+        Ok(Some(stored))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {

@@ -50,8 +50,8 @@ async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
         .chunks(2)
         .map(|mark| mark.iter().map(|text| str::from_utf8(text).unwrap()).collect::<Vec<_>>().join("="))
         .collect();
-    let wanted = "idempotent-reason=no such article idempotent-id=key:3 idempotent-attempts=17 idempotent-first-at=5000 \
-                  idempotent-last-at=7000 idempotent-deaths=1";
+    let wanted = "idempotent-first-at=5000 idempotent-deaths=1 idempotent-reason=no such article idempotent-id=key:3 \
+                  idempotent-attempts=17 idempotent-last-at=7000";
     assert_eq!(marks.join(" "), format!("{wanted} idempotent-entry={id}"));
 
     // Sent again unchanged, including the added fields.

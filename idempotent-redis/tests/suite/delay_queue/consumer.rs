@@ -1,6 +1,5 @@
 //! The consumer runtime with this queue, on the server's own clock.
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::{RedisCluster, RedisServer};
