@@ -1,7 +1,7 @@
 //! Serves the web console of a process whose consumer meets duplicates, failures and a handler that hangs.
 //!
 //! Run the example with `cargo run -p idempotent-examples --features console --example console`, and open the link that it
-//! prints. Everything is in memory. `cargo xtask pictures console` takes the pictures of the guides from this program.
+//! prints. Everything is in memory. The test `pictures` takes the pictures of the guides from this program.
 #![allow(clippy::print_stdout, reason = "an example prints its progress")]
 use std::future::pending;
 use std::time::Duration;

@@ -10,7 +10,6 @@ mod heavy;
 mod mutants;
 mod nightly;
 mod outside;
-mod pictures;
 mod release;
 mod report;
 mod setup;
@@ -38,7 +37,6 @@ While you work
     budget          holds the processor time of the parts of CI against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
-  pictures [NAME]   records the pictures of consume, console or shop, or all, in guides/pictures
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 More tests
@@ -55,11 +53,10 @@ Proofs that take hours
   sim scale [--seeds N]
                     a model of large fleets on a cluster in virtual time, 200 seeds of 14 scenarios; `sim scale --help`
   chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
-  mutants [AREA | FILE ...] [--seed N] [--unit | --switched] [--write] [--list]
+  mutants [AREA | FILE ...] [--seed N] [--write] [--list]
                     changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox,
                     metrics, otel, rabbitmq, kafka, nats, sqs, pgmq, redis-streams, tonic, actix, operate, console, cli;
-                    --seed picks three files; --unit runs the unit tests only; --switched puts all mutants
-                    of an area into one build; --write puts the figures into docs/mutants.md
+                    --seed picks three files; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 
 Before a release
@@ -75,10 +72,8 @@ Measurements
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 13] = [
-    "test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "pictures", "bench", "setup",
-    "release",
-];
+const COMMANDS: [&str; 12] =
+    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "bench", "setup", "release"];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 14] = [
     "core", "redis", "http", "mq", "nats", "pgmq", "kafka", "sqs", "sql", "delivery", "operate", "growth", "scale",
@@ -147,10 +142,6 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["mutants", ref options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["fix"] => fix::all(),
         ["book"] => book::build(),
-        ["pictures"] => pictures::write(None),
-        ["pictures", name] if pictures::NAMES.contains(&name) => pictures::write(Some(name)),
-        ["pictures", name, other, ..] if pictures::NAMES.contains(&name) => return Err(unknown(other, &[])),
-        ["pictures", other, ..] => return Err(unknown(other, &pictures::NAMES)),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
@@ -233,7 +224,6 @@ mod tests {
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
-            (&["pictures", "shp"], "did you mean `shop`?"),
             (&["check", "now"], "unknown argument `now`; known here: budget, deploy, packages"),
             (&["release", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),

@@ -1,17 +1,27 @@
-//! The command `cargo xtask mutants`: cargo-mutants changes one expression at a time, and some test must fail. The
+//! The command `cargo xtask mutants`: each mutant of cargo-mutants changes one expression, and some test must fail. The
 //! command works on a clone of the last commit, so that the checkout does not change.
+//!
+//! A build for each mutant takes most of the time of a mutation test. Here, each mutant is a branch of the source in one
+//! build, and an environment variable selects one. Each mutant is tested with the tests that reach its branch.
 mod areas;
+mod build;
 mod page;
-mod switched;
+mod rewrite;
+mod runs;
 mod tool;
 
 use std::error::Error;
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 use self::areas::{AREAS, Area, files};
-use self::page::{Figures, Row, Tests, page, read};
-use self::tool::{Tool, missed};
-use crate::tools::{Done, date, root};
+use self::build::{SwitchedBuild, programs};
+use self::page::{Figures, Row, page, read};
+use self::rewrite::Mutant;
+use self::runs::{TestProgram, concurrently};
+use self::tool::Tool;
+use crate::tools::{Done, cargo, date, root, target};
 
 /// The number of files that a seed picks.
 const PICKED: usize = 3;
@@ -25,10 +35,6 @@ pub(crate) struct Options {
     /// True if the figures are written to the page.
     write: bool,
     list: bool,
-    /// True if only the first test set of each area runs, the unit tests.
-    unit: bool,
-    /// True if all mutants of an area are compiled into one build.
-    switched: bool,
 }
 
 impl Options {
@@ -43,16 +49,12 @@ impl Options {
             match *word {
                 "--write" => options.write = true,
                 "--list" => options.list = true,
-                "--unit" => options.unit = true,
-                "--switched" => options.switched = true,
                 "--seed" => {
                     let seed = words.next().and_then(|seed| seed.parse().ok());
                     options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
                 }
                 flag if flag.starts_with('-') => {
-                    return Err(format!(
-                        "`mutants` has no option `{flag}`; it has --seed N, --unit, --switched, --write and --list"
-                    ));
+                    return Err(format!("`mutants` has no option `{flag}`; it has --seed N, --write and --list"));
                 }
                 wanted => options.wanted.push(wanted.to_owned()),
             }
@@ -96,23 +98,13 @@ pub(crate) fn run(options: &Options) -> Done {
         files.iter().for_each(|(area, file)| println!("{}: {file}", area.name));
         return Ok(true);
     }
-    let mut tool = Tool::ready()?;
+    let tool = Tool::ready()?;
     let mut total = Total::default();
-    if options.switched {
-        for area in &AREAS {
-            let files: Vec<_> =
-                files.iter().filter(|(of, _)| of.name == area.name).map(|(_, file)| file.clone()).collect();
-            let note = |file: &str, figures, survivors: &[String]| {
-                total.note(options, file, Tests::Switched, figures, survivors, tool.commit())
-            };
-            switched::mutate(&tool, area, &files, note)?;
-        }
-    } else {
-        for (area, file) in files {
-            let figures = tool.mutate(area, &file, options.unit)?;
-            let tests = if options.unit { Tests::Unit } else { Tests::All };
-            total.note(options, &file, tests, figures, &missed(&tool)?, tool.commit())?;
-        }
+    for area in &AREAS {
+        let files: Vec<_> = files.iter().filter(|(of, _)| of.name == area.name).map(|(_, file)| file.clone()).collect();
+        mutate(&tool, area, &files, |file, figures, survivors| {
+            total.note(options, file, figures, survivors, tool.commit())
+        })?;
     }
     println!("xtask mutants: {} mutants, {} survived", total.mutants, total.survived);
     Ok(total.survived == 0)
@@ -134,7 +126,6 @@ impl Total {
         &mut self,
         options: &Options,
         file: &str,
-        tests: Tests,
         figures: Figures,
         survivors: &[String],
         commit: &str,
@@ -146,12 +137,69 @@ impl Total {
         if options.write {
             let path = root()?.join("docs/mutants.md");
             let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
-            rows.insert(file.to_owned(), Row { figures, tests, date: date()?, commit: commit.to_owned() });
+            rows.insert(file.to_owned(), Row { figures, date: date()?, commit: commit.to_owned() });
             let areas: Result<Vec<_>, _> = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect();
             fs::write(&path, page(&rows, &areas.map_err(|error: Box<dyn Error>| error)?))?;
         }
         Ok(())
     }
+}
+
+/// Tests all mutants of the files, which belong to the area. Passes each file's figures and survivors to `note`.
+///
+/// # Errors
+/// The mutants cannot be listed or built, a test fails without a mutant, or `note` fails.
+fn mutate(
+    tool: &Tool,
+    area: &'static Area,
+    files: &[String],
+    mut note: impl FnMut(&str, Figures, &[String]) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mutants: Vec<_> = tool.list(area, files)?.iter().filter_map(Mutant::read).collect();
+    let mut build = SwitchedBuild { tree: tool.tree(), area, mutants, unviable: [].into() };
+    let program = cargo(&[])?.get_program().to_owned();
+    let in_tree = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(words);
+        tool.in_tree(command)
+    };
+    build.prepare(in_tree)?;
+    let mut tests = Vec::new();
+    for set in area.test_sets {
+        let folder = folder(tool, set.0)?;
+        for program in programs(set, in_tree(&["test"]))? {
+            tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);
+        }
+    }
+    for file in files {
+        let ids: Vec<_> = (1..).zip(&build.mutants).filter(|(_, mutant)| mutant.file == *file).collect();
+        let viable: Vec<_> = ids.iter().filter(|(id, _)| !build.unviable.contains(id)).collect();
+        let caught = concurrently(&viable, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
+        let survivors = viable.iter().zip(&caught).filter(|(_, caught)| !**caught);
+        let survivors: Vec<_> = survivors.map(|((_, mutant), _)| mutant.name.clone()).collect();
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let figures = Figures {
+            mutants: count(ids.len()),
+            caught: count(viable.len() - survivors.len()),
+            unviable: count(ids.len() - viable.len()),
+            survived: count(survivors.len()),
+        };
+        note(file, figures, &survivors)?;
+    }
+    tool.restore()
+}
+
+/// Returns the folder of a package in the clone.
+fn folder(tool: &Tool, package: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let metadata = cargo(&["metadata", "--no-deps", "--format-version", "1"])?.current_dir(tool.tree()).output()?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let manifest = packages.filter(|found| found["name"] == package).find_map(|found| found["manifest_path"].as_str());
+    let manifest = PathBuf::from(manifest.ok_or_else(|| format!("the workspace has no package {package}"))?);
+    Ok(manifest.parent().ok_or("a manifest without a folder")?.to_owned())
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 /// A Chromium without a window, and its driver. Dropping the value ends both.
@@ -199,6 +201,11 @@ impl Element<'_> {
     /// Returns the visible text.
     pub fn text(&self) -> String {
         self.get("text")
+    }
+
+    /// Returns a picture of the element as PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        BASE64_STANDARD.decode(self.get("screenshot")).unwrap()
     }
 
     /// Clears the field, and types this text.

@@ -7,4 +7,5 @@ mod chromium;
 mod extras {
     mod orders;
     mod page_content;
+    mod pictures;
 }

@@ -13,24 +13,18 @@ pub(crate) struct Area {
     folder: &'static str,
     /// Folders and files without decisions.
     left_out: &'static [&'static str],
-    /// The test sets, the unit tests first. A mutant that one of them detects is not tested with the others.
+    /// The test sets, the unit tests first.
     pub(super) test_sets: &'static [TestSet],
-    /// Tests that take seconds. They run only if all mutants are in one build, and only for mutants that they reach.
-    pub(super) slow_test_sets: &'static [TestSet],
 }
 
-/// Some tests of one package.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) struct TestSet {
-    pub(super) package: &'static str,
-    /// The arguments of `cargo test` after the package.
-    pub(super) arguments: &'static [&'static str],
-}
+/// Some tests: a package, and the arguments of `cargo test` after it.
+#[derive(Debug)]
+pub(super) struct TestSet(pub(super) &'static str, &'static [&'static str]);
 
 impl Area {
     /// Returns the file of the crate's root module.
     pub(super) fn crate_root(&self) -> String {
-        let file = if self.test_sets[0].arguments.contains(&"--bins") { "main.rs" } else { "lib.rs" };
+        let file = if self.test_sets[0].1.contains(&"--bins") { "main.rs" } else { "lib.rs" };
         let package = self.folder.split("/src").next().unwrap_or_default();
         format!("{package}/src/{file}")
     }
@@ -39,289 +33,173 @@ impl Area {
 impl TestSet {
     /// Returns the arguments that select what is built.
     pub(super) fn build_arguments(&self) -> &'static [&'static str] {
-        self.arguments.split(|word| *word == "--").next().unwrap_or_default()
+        self.1.split(|word| *word == "--").next().unwrap_or_default()
     }
 
     /// Returns the arguments of the test programs.
     pub(super) fn run_arguments(&self) -> &'static [&'static str] {
-        self.arguments.get(self.build_arguments().len() + 1..).unwrap_or_default()
+        self.1.get(self.build_arguments().len() + 1..).unwrap_or_default()
     }
 }
 
-/// A browser reads the pages, which have no mutants.
-const WITHOUT_BROWSER: &[&str] = &["--test", "suite", "--", "--skip", "browser::"];
-
-/// The tests of the engine on the memory store, without tests that take seconds and tests of the test kit.
-const QUICK: &[&str] = &[
-    "--no-default-features",
-    "--test",
-    "suite",
-    "--",
-    "--skip",
-    "extras::",
-    "--skip",
-    "executor::chaos::",
-    "--skip",
-    "executor::runtimes::",
-    "--skip",
-    "executor::rules::waiting_ends_at_its_limit_with_a_tiny_hint_too",
-    "--skip",
-    "order::missing_capability",
-    "--skip",
-    "testing::",
-];
-
-/// The tests of the engine on the memory store that take seconds, and those of the test kit.
-const SLOW: &[&str] = &[
-    "--no-default-features",
-    "--test",
-    "suite",
-    "--",
-    "extras::",
-    "executor::chaos::",
-    "executor::runtimes::",
-    "executor::rules::waiting_ends_at_its_limit_with_a_tiny_hint_too",
-    "order::missing_capability",
-    "testing::",
-];
-
-/// The unit tests of an adapter, and its tests on real servers.
 const UNIT: &[&str] = &["--lib"];
 const SUITE: &[&str] = &["--test", "suite"];
+/// Texts for people.
+const TEXTS: &[&str] = &["docs", "docs.rs", "error.rs", "lib.rs"];
+
+const fn area(
+    (name, package): (&'static str, &'static str),
+    folder: &'static str,
+    left_out: &'static [&'static str],
+    test_sets: &'static [TestSet],
+) -> Area {
+    Area { name, package, folder, left_out, test_sets }
+}
 
 pub(super) const AREAS: [Area; 17] = [
-    Area {
-        name: "core",
-        package: "idempotent-core",
-        folder: "idempotent-core/src",
+    area(
+        ("core", "idempotent-core"),
+        "idempotent-core/src",
         // Texts for people, and sources of time and randomness.
-        left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
-        test_sets: &[
-            // The schedules of threads take seconds.
-            TestSet { package: "idempotent-core", arguments: &["--lib", "--", "--skip", "interleavings"] },
-            TestSet { package: "idempotent-tests", arguments: QUICK },
-            TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
-            TestSet { package: "idempotent-alert", arguments: &["--test", "suite"] },
+        &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
+        &[
+            TestSet("idempotent-core", UNIT),
+            TestSet("idempotent-tests", &["--no-default-features", "--test", "suite"]),
+            TestSet("idempotent-tests", &["--no-default-features", "--test", "spans"]),
+            TestSet("idempotent-mq", SUITE),
+            TestSet("idempotent-alert", SUITE),
         ],
-        slow_test_sets: &[
-            TestSet { package: "idempotent-core", arguments: &["--lib", "--", "interleavings"] },
-            TestSet { package: "idempotent-tests", arguments: SLOW },
-            TestSet { package: "idempotent-tests", arguments: &["--no-default-features", "--test", "spans"] },
+    ),
+    area(
+        ("mq", "idempotent-mq"),
+        "idempotent-mq/src",
+        TEXTS,
+        &[
+            TestSet("idempotent-mq", UNIT),
+            TestSet("idempotent-mq", SUITE),
+            // One test with a subscriber of its own.
+            TestSet("idempotent-mq", &["--test", "logs"]),
         ],
-    },
-    Area {
-        name: "mq",
-        package: "idempotent-mq",
-        folder: "idempotent-mq/src",
-        left_out: &["docs.rs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-mq", arguments: &["--lib"] },
-            TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
-        ],
-        // One test with a subscriber of its own.
-        slow_test_sets: &[TestSet { package: "idempotent-mq", arguments: &["--test", "logs"] }],
-    },
-    Area {
-        name: "tower",
-        package: "idempotent-tower",
-        folder: "web/tower/src",
-        left_out: &["lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-tower", arguments: &["--lib", "--features", "axum"] },
-            TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
+    ),
+    area(
+        ("tower", "idempotent-tower"),
+        "web/tower/src",
+        TEXTS,
+        &[
+            TestSet("idempotent-tower", &["--lib", "--features", "axum"]),
+            TestSet(
+                "idempotent-tower",
+                &["--test", "suite", "--", "layer::", "attribute::", "sockets::", "--skip", "extras::"],
+            ),
             // The middleware of actix-web runs the layer on its worker.
-            TestSet { package: "idempotent-actix-web", arguments: &["--test", "suite"] },
+            TestSet("idempotent-actix-web", SUITE),
         ],
-        slow_test_sets: &[TestSet {
-            package: "idempotent-tower",
-            arguments: &["--test", "suite", "--", "attribute::", "sockets::", "--skip", "extras::"],
-        }],
-    },
-    Area {
-        name: "outbox",
-        package: "idempotent-sqlx",
-        folder: "stores/sqlx/src/outbox",
-        left_out: &[],
-        test_sets: &[
-            TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "mysql,outbox,postgres,sqlite"] },
-            TestSet { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
+    ),
+    area(
+        ("outbox", "idempotent-sqlx"),
+        "stores/sqlx/src/outbox",
+        TEXTS,
+        &[
+            TestSet("idempotent-sqlx", &["--lib", "--features", "mysql,outbox,postgres,sqlite"]),
+            TestSet("idempotent-sqlx", &["--test", "suite", "--", "outbox::sqlite::"]),
         ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "metrics",
-        package: "idempotent-metrics",
-        folder: "operate/metrics/src",
-        left_out: &["lib.rs"],
-        test_sets: &[
-            TestSet {
-                package: "idempotent-metrics",
-                arguments: &["--lib", "--features", "delay,delay-queue,mq,outbox,redis,sqlite"],
-            },
+    ),
+    area(
+        ("metrics", "idempotent-metrics"),
+        "operate/metrics/src",
+        TEXTS,
+        &[
+            TestSet("idempotent-metrics", &["--lib", "--features", "delay,delay-queue,mq,outbox,redis,sqlite"]),
             // A real Prometheus checks the rules, which have no mutants.
-            TestSet { package: "idempotent-metrics", arguments: &["--test", "suite", "--", "--skip", "prometheus::"] },
+            TestSet("idempotent-metrics", &["--test", "suite", "--", "--skip", "prometheus::"]),
         ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "otel",
-        package: "idempotent-otel",
-        folder: "operate/otel/src",
-        left_out: &["lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-otel", arguments: &["--lib", "--features", "mq"] },
-            TestSet { package: "idempotent-otel", arguments: &["--test", "suite"] },
+    ),
+    area(
+        ("otel", "idempotent-otel"),
+        "operate/otel/src",
+        TEXTS,
+        &[TestSet("idempotent-otel", &["--lib", "--features", "mq"]), TestSet("idempotent-otel", SUITE)],
+    ),
+    area(
+        ("rabbitmq", "idempotent-rabbitmq"),
+        "brokers/rabbitmq/src",
+        TEXTS,
+        &[TestSet("idempotent-rabbitmq", UNIT), TestSet("idempotent-rabbitmq", SUITE)],
+    ),
+    area(
+        ("kafka", "idempotent-kafka"),
+        "brokers/kafka/src",
+        TEXTS,
+        &[TestSet("idempotent-kafka", UNIT), TestSet("idempotent-kafka", SUITE)],
+    ),
+    area(
+        ("nats", "idempotent-nats"),
+        "brokers/nats/src",
+        TEXTS,
+        &[TestSet("idempotent-nats", UNIT), TestSet("idempotent-nats", SUITE)],
+    ),
+    area(
+        ("sqs", "idempotent-sqs"),
+        "brokers/sqs/src",
+        TEXTS,
+        &[TestSet("idempotent-sqs", UNIT), TestSet("idempotent-sqs", SUITE)],
+    ),
+    area(
+        ("pgmq", "idempotent-pgmq"),
+        "brokers/pgmq/src",
+        TEXTS,
+        &[TestSet("idempotent-pgmq", UNIT), TestSet("idempotent-pgmq", SUITE)],
+    ),
+    area(
+        ("redis-streams", "idempotent-redis-streams"),
+        "brokers/redis-streams/src",
+        TEXTS,
+        &[TestSet("idempotent-redis-streams", UNIT), TestSet("idempotent-redis-streams", SUITE)],
+    ),
+    area(
+        ("tonic", "idempotent-tonic"),
+        "web/tonic/src",
+        TEXTS,
+        &[TestSet("idempotent-tonic", UNIT), TestSet("idempotent-tonic", SUITE)],
+    ),
+    area(
+        ("actix", "idempotent-actix-web"),
+        "web/actix/src",
+        TEXTS,
+        &[TestSet("idempotent-actix-web", UNIT), TestSet("idempotent-actix-web", SUITE)],
+    ),
+    area(
+        ("operate", "idempotent-operate"),
+        "operate/library/src",
+        &["error.rs", "lib.rs", "text.rs"],
+        &[
+            TestSet("idempotent-operate", &["--lib", "--features", "delay,delay-queue,outbox,sqlite"]),
+            TestSet("idempotent-operate", SUITE),
+            // The two programs over the library. With branches for mutants, the page reads a large file for too long.
+            TestSet("idempotent-cli", SUITE),
+            TestSet(
+                "idempotent-console",
+                &["--test", "suite", "--", "--skip", "browser::", "--skip", "the_audit_page"],
+            ),
         ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "rabbitmq",
-        package: "idempotent-rabbitmq",
-        folder: "brokers/rabbitmq/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-rabbitmq", arguments: UNIT },
-            TestSet { package: "idempotent-rabbitmq", arguments: SUITE },
+    ),
+    area(
+        ("console", "idempotent-console"),
+        "operate/console/src",
+        &["assets.rs", "error.rs", "lib.rs", "pages", "random.rs"],
+        &[
+            TestSet("idempotent-console", UNIT),
+            // A browser reads the pages, which have no mutants.
+            TestSet("idempotent-console", &["--test", "suite", "--", "--skip", "browser::"]),
         ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "kafka",
-        package: "idempotent-kafka",
-        folder: "brokers/kafka/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-kafka", arguments: UNIT },
-            TestSet { package: "idempotent-kafka", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "nats",
-        package: "idempotent-nats",
-        folder: "brokers/nats/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-nats", arguments: UNIT },
-            TestSet { package: "idempotent-nats", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "sqs",
-        package: "idempotent-sqs",
-        folder: "brokers/sqs/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-sqs", arguments: UNIT },
-            TestSet { package: "idempotent-sqs", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "pgmq",
-        package: "idempotent-pgmq",
-        folder: "brokers/pgmq/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-pgmq", arguments: UNIT },
-            TestSet { package: "idempotent-pgmq", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "redis-streams",
-        package: "idempotent-redis-streams",
-        folder: "brokers/redis-streams/src",
-        left_out: &["docs", "error.rs", "lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-redis-streams", arguments: UNIT },
-            TestSet { package: "idempotent-redis-streams", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "tonic",
-        package: "idempotent-tonic",
-        folder: "web/tonic/src",
-        left_out: &["lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-tonic", arguments: UNIT },
-            TestSet { package: "idempotent-tonic", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "actix",
-        package: "idempotent-actix-web",
-        folder: "web/actix/src",
-        left_out: &["lib.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-actix-web", arguments: UNIT },
-            TestSet { package: "idempotent-actix-web", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "operate",
-        package: "idempotent-operate",
-        folder: "operate/library/src",
-        left_out: &["error.rs", "lib.rs", "text.rs"],
-        test_sets: &[
-            TestSet {
-                package: "idempotent-operate",
-                arguments: &["--lib", "--features", "delay,delay-queue,outbox,sqlite"],
-            },
-            TestSet { package: "idempotent-operate", arguments: SUITE },
-        ],
-        // The two programs over the library. With branches for mutants, the page reads a large file for too long.
-        slow_test_sets: &[
-            TestSet { package: "idempotent-cli", arguments: SUITE },
-            TestSet {
-                package: "idempotent-console",
-                arguments: &["--test", "suite", "--", "--skip", "browser::", "--skip", "the_audit_page"],
-            },
-        ],
-    },
-    Area {
-        name: "console",
-        package: "idempotent-console",
-        folder: "operate/console/src",
-        left_out: &["assets.rs", "error.rs", "lib.rs", "pages", "random.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-console", arguments: UNIT },
-            TestSet { package: "idempotent-console", arguments: WITHOUT_BROWSER },
-        ],
-        slow_test_sets: &[],
-    },
-    Area {
-        name: "cli",
-        package: "idempotent-cli",
-        folder: "operate/cli/src",
-        left_out: &["arguments", "exit.rs", "failure.rs", "main.rs", "output", "output.rs"],
-        test_sets: &[
-            TestSet { package: "idempotent-cli", arguments: &["--bins"] },
-            TestSet { package: "idempotent-cli", arguments: SUITE },
-        ],
-        slow_test_sets: &[],
-    },
+    ),
+    area(
+        ("cli", "idempotent-cli"),
+        "operate/cli/src",
+        &["arguments", "exit.rs", "failure.rs", "main.rs", "output", "output.rs"],
+        &[TestSet("idempotent-cli", &["--bins"]), TestSet("idempotent-cli", SUITE)],
+    ),
 ];
-
-/// Returns the test sets for a file, the one that detects most of its mutants first: the unit tests if the file has some.
-/// With `unit`, only the unit tests.
-///
-/// # Errors
-/// The file cannot be read.
-pub(super) fn test_sets(area: &'static Area, file: &str, unit: bool) -> Result<Vec<&'static TestSet>, Box<dyn Error>> {
-    let has_unit_tests = fs::read_to_string(root()?.join(file))?.contains("#[cfg(test)]");
-    let mut sets: Vec<_> = area.test_sets.iter().collect();
-    if unit {
-        sets.truncate(1);
-    } else if !has_unit_tests {
-        sets.reverse();
-    }
-    Ok(sets)
-}
 
 /// Returns the source files of an area, in order, without test modules.
 ///
@@ -375,9 +253,10 @@ mod tests {
             assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
         }
     }
+
     #[test]
     fn the_arguments_of_the_programs_follow_the_dashes() {
-        let set = |arguments| TestSet { package: "p", arguments };
+        let set = |arguments| TestSet("p", arguments);
         let both = set(&["--lib", "--", "--skip", "slow"]);
         assert_eq!((both.build_arguments(), both.run_arguments()), (&["--lib"][..], &["--skip", "slow"][..]));
         let one = set(&["--lib"]);

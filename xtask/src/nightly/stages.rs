@@ -121,7 +121,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
         tests("mutants of laws", "idempotent-simulator", "mutants::", Environment::Plain),
-        xtask("mutants of the source, three files", &format!("mutants --switched --seed {seed}")),
+        xtask("mutants of the source, three files", &format!("mutants --seed {seed}")),
         fuzz(),
     ];
     for (version, environment, store) in [

@@ -121,10 +121,10 @@ impl SwitchedBuild<'_> {
 /// # Errors
 /// The tests do not compile.
 pub(super) fn programs(tests: &TestSet, mut command: Command) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    command.args(["--no-run", "--message-format=json", "--package", tests.package]).args(tests.build_arguments());
+    command.args(["--no-run", "--message-format=json", "--package", tests.0]).args(tests.build_arguments());
     let messages = messages(&mut command)?;
     if let Some(error) = messages.iter().find(|message| message["message"]["level"] == "error") {
-        return Err(format!("tests of {}: {}", tests.package, error["message"]["rendered"]).into());
+        return Err(format!("tests of {}: {}", tests.0, error["message"]["rendered"]).into());
     }
     let tests = messages.iter().filter(|message| message["profile"]["test"] == true);
     Ok(tests.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect())
