@@ -70,9 +70,7 @@ pub(crate) fn check() -> Done {
         }
     }
     if !within {
-        println!(
-            "xtask check: a part costs more than its share: `cargo xtask test --timings` prints what of it is slow"
-        );
+        println!("xtask check: a part costs more than its share");
     }
     Ok(within)
 }

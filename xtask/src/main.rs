@@ -28,7 +28,6 @@ While you work
   test              all tests except those of `test extras` and `test rocketmq`; ends with
                     `xtask test: N passed, M failed`
     -- FILTER       only tests with this in their name
-    --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
   check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, deployment
                     samples, crates of the first build, packages, licenses

@@ -3,12 +3,10 @@ mod binary;
 mod build;
 mod extras;
 mod lanes;
-mod pace;
 mod part;
 mod rocketmq;
 mod scratch;
 mod selected;
-mod slow;
 mod tally;
 
 use std::env;
@@ -34,7 +32,6 @@ const RUN: [&str; 3] = ["test", "--no-fail-fast", "--locked"];
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Options {
     quick: bool,
-    timings: bool,
     list: bool,
     filter: Vec<String>,
 }
@@ -50,11 +47,10 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match *argument {
                 "--quick" => options.quick = true,
-                "--timings" => options.timings = true,
                 "--list" => options.list = true,
                 "--" => options.filter = arguments.by_ref().map(|word| (*word).to_owned()).collect(),
                 other => {
-                    let known = crate::unknown(other, &["extras", "rocketmq", "--quick", "--timings", "--list"]);
+                    let known = crate::unknown(other, &["extras", "rocketmq", "--quick", "--list"]);
                     return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
                 }
             }
@@ -80,7 +76,7 @@ pub(crate) fn all(options: &Options) -> Done {
     }
     let mut tally = Tally::default();
     let (start, measured) = (Instant::now(), budget::Measured::begin());
-    let built = counted(build::all(options.timings)?, &mut tally);
+    let built = counted(build::all()?, &mut tally);
     println!("xtask test: built in {} s", start.elapsed().as_secs());
     let libraries = libraries()?;
     let left = left_out(built.binaries(), &libraries)?;
@@ -93,9 +89,6 @@ pub(crate) fn all(options: &Options) -> Done {
     let jobs = built.binaries().iter().filter_map(|binary| {
         let mut command = options.part().command(binary, &libraries)?;
         command.args(&options.filter);
-        if options.timings && binary.package != slow::COMPILES {
-            slow::ask(&mut command);
-        }
         if let Some((_, tests)) = AT_A_TIME.iter().find(|(package, _)| *package == binary.package) {
             command.env(THREADS, env::var_os(THREADS).unwrap_or_else(|| tests.into()));
             // The emulator answers the laws slowly on a loaded machine.
@@ -108,16 +101,15 @@ pub(crate) fn all(options: &Options) -> Done {
     if !options.quick {
         jobs.splice(0..0, docs(&options.filter, &scratch)?);
     }
-    lanes::run(jobs, LANES, |ended| tally.ended(ended));
-    tally.tell(options.timings);
+    lanes::run(jobs, LANES, |ended| _ = tally.ended(ended));
+    tally.tell();
     println!("xtask test: run in {} s; left to `cargo xtask test extras`:", start.elapsed().as_secs());
     left.iter().for_each(|line| println!("  {line}"));
     println!("xtask test: RocketMQ is left to `cargo xtask test rocketmq`");
     if options.filter.is_empty() && !options.quick {
         measured.end("test")?;
     }
-    println!("xtask test: {} passed, {} failed", tally.passed(), tally.failed());
-    Ok(tally.failed() == 0 && tally.passed() > 0)
+    Ok(tally.is_good("test"))
 }
 
 /// Returns the doc tests, and the tests of the external crate. They start first, because rustdoc compiles them for a
@@ -134,12 +126,11 @@ fn docs(filter: &[String], scratch: &Scratch) -> Result<Vec<Job>, Box<dyn std::e
     })))
 }
 
-/// Prints the targets that could not be built, and counts them.
+/// Counts the targets that could not be built as failures.
 fn counted(built: Built, tally: &mut Tally) -> Built {
     for target in built.failed() {
-        println!("xtask test: {target} could not be built");
+        tally.fail(&format!("{target} could not be built"));
     }
-    tally.unbuilt(built.failed().len());
     built
 }
 
@@ -149,9 +140,9 @@ mod tests {
 
     #[test]
     fn options_come_in_any_order_and_a_filter_after_two_dashes() {
-        let options = Options::parse(&["--timings", "--quick", "--", "b12", "--exact"]);
+        let options = Options::parse(&["--list", "--quick", "--", "b12", "--exact"]);
         let filter = vec!["b12".to_owned(), "--exact".to_owned()];
-        assert_eq!(options, Ok(Options { quick: true, timings: true, list: false, filter }));
+        assert_eq!(options, Ok(Options { quick: true, list: true, filter }));
         assert_eq!(Options::parse(&[]), Ok(Options::default()));
     }
 }

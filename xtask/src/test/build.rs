@@ -17,13 +17,10 @@ pub(super) struct Built {
     binaries: Vec<Binary>,
 }
 
-/// Builds all packages except the [heavy] one, with the features of the examples. With `timings`, cargo writes its
-/// report on the build.
-pub(super) fn all(timings: bool) -> Result<Built, Box<dyn Error>> {
+/// Builds all packages except the [heavy] one, with the features of the examples.
+pub(super) fn all() -> Result<Built, Box<dyn Error>> {
     let everything = heavy::tested()?;
-    let mut packages: Vec<_> = everything.iter().map(String::as_str).collect();
-    packages.extend(timings.then_some("--timings"));
-    of(&packages)
+    of(&everything.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Continues after an error, so that all built targets can run. rustc's messages are printed to stderr.

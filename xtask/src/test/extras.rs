@@ -23,7 +23,7 @@ pub(crate) fn extras() -> Done {
     }
     let measured = budget::Measured::begin();
     let mut tally = Tally::default();
-    let built = counted(build::all(false)?, &mut tally);
+    let built = counted(build::all()?, &mut tally);
     let (libraries, scratch) = (libraries()?, Scratch::new());
     let mut fuzzed = FUZZED.of(&built)?;
     fuzzed.command.env("FUZZ_SECONDS", "60");
@@ -41,10 +41,9 @@ pub(crate) fn extras() -> Done {
     jobs.push(on_partitions);
     // One less than in `test`: chaos and the groups of servers use both cores by themselves.
     run(jobs, LANES - 1, &scratch, &mut tally);
-    tally.tell(false);
+    tally.tell();
     measured.end("extras")?;
-    println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
-    Ok(tally.failed() == 0 && tally.passed() > 0)
+    Ok(tally.is_good("test extras"))
 }
 
 const FUZZED: SelectedTests = SelectedTests {

@@ -63,9 +63,8 @@ pub(crate) fn rocketmq() -> Done {
     let mut docs = cargo(&["doc", "--no-deps", "--locked", "--package", PACKAGE])?;
     timed("docs", docs.env("RUSTDOCFLAGS", "-D warnings"), &mut tally)?;
     run_tests(&arguments, &mut tally)?;
-    tally.tell(false);
-    println!("xtask test rocketmq: {} passed, {} failed", tally.passed(), tally.failed());
-    Ok(tally.failed() == 0 && tally.passed() > 0)
+    tally.tell();
+    Ok(tally.is_good("test rocketmq"))
 }
 
 /// Returns cargo's arguments for the adapter and the programs, with the client.
@@ -78,8 +77,9 @@ fn with_client() -> Vec<String> {
 /// Runs a command, and counts its result.
 fn timed(what: &str, command: &mut Command, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
-    let done = stream(command, |_| {})?.success();
-    tally.end(done);
+    if !stream(command, |_| {})?.success() {
+        tally.fail(what);
+    }
     println!("xtask test rocketmq: {what}: {} s", start.elapsed().as_secs());
     Ok(())
 }
@@ -102,9 +102,9 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Erro
     for job in &mut jobs {
         job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
     }
-    run(jobs, LANES, &scratch, tally);
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
-    let status = stream(docs.args(&arguments), |line| tally.line(line))?;
-    tally.end(status.success());
+    docs.args(&arguments);
+    jobs.push(Job { title: "doc tests".to_owned(), command: docs });
+    run(jobs, LANES, &scratch, tally);
     Ok(())
 }

@@ -33,12 +33,9 @@ impl SelectedTests {
 pub(super) fn run(mut jobs: Vec<Job>, lanes: usize, scratch: &Scratch, tally: &mut Tally) {
     jobs.iter_mut().for_each(|job| scratch.tell(&mut job.command));
     lanes::run(jobs, lanes, |ended| {
-        let before = tally.passed() + tally.failed();
         let title = ended.title.clone();
-        tally.ended(ended);
-        if before == tally.passed() + tally.failed() {
-            println!("error: {title}: there is no such test");
-            tally.end(false);
+        if tally.ended(ended) == 0 {
+            tally.fail(&format!("{title}: there is no such test"));
         }
     });
 }
