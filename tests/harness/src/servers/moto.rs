@@ -2,14 +2,13 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::or_panic;
 use super::stranger::{CLOSED, HTTP, REDIS, SILENT, stranger};
 use super::tls::Certificates;
+use super::{or_panic, unpacked};
 
 /// The environment variable that names the program to start instead of the package that `cargo xtask setup` installs: a
 /// `moto_server`.
@@ -136,7 +135,7 @@ impl Kind for Moto {
     const TAKEN: &'static str = "Address already in use";
 
     fn init(&self, place: &Place) -> Result<(), String> {
-        if program().is_none() && !packages().is_dir() {
+        if program().is_none() && !unpacked("moto").is_dir() {
             return Err("moto is not installed: `cargo xtask setup` installs it".to_owned());
         }
         if self.tls { place.certify() } else { Ok(()) }
@@ -147,7 +146,7 @@ impl Kind for Moto {
             Some(program) => place.command::<Self>(program),
             None => {
                 let mut command = place.command::<Self>("python3");
-                command.args(["-c", PROGRAM]).env("PYTHONPATH", packages());
+                command.args(["-c", PROGRAM]).env("PYTHONPATH", unpacked("moto"));
                 command
             }
         };
@@ -178,11 +177,4 @@ impl Kind for Moto {
 /// Returns the program that the environment names.
 fn program() -> Option<OsString> {
     std::env::var_os(MOTO).filter(|program| !program.is_empty())
-}
-
-/// Returns the folder of the Python packages.
-fn packages() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    workspace.join(target).join("moto")
 }

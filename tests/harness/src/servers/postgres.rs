@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::tls::Certificates;
-use super::{option, or_panic};
+use super::{option, or_panic, unpacked};
 
 /// The environment variable that names the folder with `postgres` and `initdb`, in place of Debian's newest version.
 pub const POSTGRES_BIN: &str = "IDEMPOTENT_POSTGRES_BIN";
@@ -137,16 +137,21 @@ impl PostgresServer {
         self.url_of(name)
     }
 
-    /// Installs the schema of PGMQ 1.11.1 in this database. The SQL file, from the crate `pgmq`, and its license are in the folder
-    /// `pgmq`.
+    /// Installs the schema of PGMQ 1.11.1 in this database, from the crate `pgmq`.
     ///
     /// # Panics
-    /// If a statement fails, e.g. because the schema exists.
+    /// If `cargo xtask setup` has not unpacked the file, or a statement fails, e.g. because the schema exists.
     pub fn install_pgmq(&self, database: &str) {
-        self.psql(database, include_str!("pgmq/pgmq-1.11.1.sql"));
+        let file = unpacked("pgmq/pgmq-1.11.1.sql");
+        let sql = fs::read_to_string(&file);
+        self.psql(
+            database,
+            &or_panic(sql.map_err(|e| format!("{}: {e}: `cargo xtask setup` unpacks it", file.display()))),
+        );
     }
 
-    /// Installs the schema of PGMQ 1.5.2, an old version. Otherwise like [`install_pgmq`](Self::install_pgmq).
+    /// Installs the schema of PGMQ 1.5.2, an old version. No package contains its SQL file, which is in the folder `pgmq` with its
+    /// license.
     ///
     /// # Panics
     /// If a statement fails, e.g. because the schema exists.

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::{missing, or_panic, until};
+use super::{missing, or_panic, unpacked, until};
 
 /// The environment variable that names the folder of `prometheus` and `promtool`. Without the variable, it is the folder into
 /// which `cargo xtask setup` unpacks both.
@@ -119,9 +119,7 @@ fn bin(program: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os(PROMETHEUS_BIN) {
         return Path::new(&folder).join(program);
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    workspace.join(target).join("prometheus/usr/bin").join(program)
+    unpacked("prometheus/usr/bin").join(program)
 }
 
 /// Returns the body of an answer with status 200.

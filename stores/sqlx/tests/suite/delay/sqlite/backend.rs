@@ -12,7 +12,10 @@ macro_rules! hold {
             delayed_work_keeps_the_laws,
             $table,
             // There is no connection to a file that could be cut.
-            without: [deliveries_of_a_cut_connection_are_redelivered]
+            without: [
+                a_consumer_continues_after_its_connections_were_cut,
+                deliveries_of_a_cut_connection_are_redelivered,
+            ]
         );
     };
 }
