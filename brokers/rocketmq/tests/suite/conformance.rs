@@ -14,6 +14,7 @@ broker_conformance!(
         // A client keeps its messages when it loses connections: the broker assigns queues to other members of the group,
         // not messages. See `broker::consumer_outages`.
         deliveries_of_a_cut_connection_are_redelivered,
+        a_consumer_continues_after_its_connections_were_cut,
         // A queue is reassigned as a whole after all taken messages are settled. See `broker::closing`.
         closing_returns_undelivered_messages,
         // The client parses messages before the adapter receives them.
