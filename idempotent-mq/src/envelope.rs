@@ -321,7 +321,7 @@ mod tests {
         format!("{field:?}").split('(').next().unwrap().to_owned()
     }
 
-    /// An envelope with all fields, and its delivery.
+    /// Returns an envelope with all fields, and its delivery.
     fn whole() -> (Envelope, Delivery) {
         let mut delivery = Delivery::new(Position::of("orders"), Vec::new()).id("m-1").business_key("order-17");
         (delivery.first_at, delivery.deaths) = (Some(Timestamp(4)), 1);

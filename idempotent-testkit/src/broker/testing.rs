@@ -1,5 +1,11 @@
-//! Helpers for the tests of one adapter beside the laws: a consumer in a task, handlers that count, and waits.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::missing_panics_doc, reason = "parts of tests")]
+//! Helpers for those tests of an adapter that are not laws: a consumer in a task, handlers that count, and waits.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "parts of tests"
+)]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -86,7 +92,6 @@ pub fn billing<S: Source + 'static>(source: S, executor: &Executor) -> ConsumerB
 }
 
 /// Returns a handler that counts its runs, one for each message id.
-#[must_use]
 pub fn counting() -> (MessageHandler, Arc<AtomicU32>) {
     let (handling, runs, gate) = gated();
     gate.close();
@@ -94,7 +99,6 @@ pub fn counting() -> (MessageHandler, Arc<AtomicU32>) {
 }
 
 /// Returns a handler that counts its runs, one for each message id, each of which waits for a permit or the end of the semaphore.
-#[must_use]
 pub fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
     let (runs, gate) = (Arc::<AtomicU32>::default(), Arc::new(Semaphore::new(0)));
     let (counted, waits) = (runs.clone(), gate.clone());
