@@ -1,18 +1,15 @@
 //! The dead letters of a queue, and the names by which operators select them.
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
 
-use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
+use crate::{DeadLetter, Delivery, SourceError};
 
 /// The dead letters of a queue, implemented by an adapter for [`Redrive`](crate::Redrive) and for inspection.
 ///
-/// Each call ends within a time limit, as with a [`LetterBox`], so that a silent broker does not block an operator.
+/// Each call ends within a time limit, as with a [`LetterBox`](crate::LetterBox), so that a silent broker does not block an operator.
 #[async_trait]
 pub trait DeadLetters: Send {
     /// Returns the number of dead letters, and begins to read them. Without this call, the first [`next`](Self::next) begins.
@@ -78,119 +75,6 @@ pub trait DeadLetters: Send {
     /// # Cancellation
     /// The letters return a moment later, when the broker notices the end of the connection.
     async fn close(&mut self) {}
-}
-
-/// The dead letters of one broker, from which a [`DeadLetters`] is made.
-///
-/// The `DeadLetters` keeps the letter that was read last, ends each call after 30 s, and refuses to put back or remove a letter before
-/// one was read.
-#[async_trait]
-pub trait LetterBox: Send {
-    /// A letter that was read, with the data to put it back and to remove it.
-    type Letter: Send + Sync;
-
-    /// Returns the letter that was read last.
-    fn listed(&mut self) -> &mut Option<Self::Letter>;
-
-    /// Returns the number of letters, as [`DeadLetters::count`].
-    ///
-    /// # Errors
-    /// Same as [`DeadLetters::count`].
-    ///
-    /// # Cancellation
-    /// Same as [`DeadLetters::count`].
-    async fn number(&mut self) -> Result<u64, SourceError>;
-
-    /// Reads the next letter, as [`DeadLetters::next`].
-    ///
-    /// # Errors
-    /// Same as [`DeadLetters::next`].
-    ///
-    /// # Cancellation
-    /// Same as [`DeadLetters::next`].
-    async fn fetch(&mut self) -> Result<Option<(StoredLetter, Self::Letter)>, SourceError>;
-
-    /// Puts a letter back, as [`DeadLetters::put_back`].
-    ///
-    /// # Errors
-    /// Same as [`DeadLetters::put_back`].
-    ///
-    /// # Cancellation
-    /// Same as [`DeadLetters::put_back`].
-    async fn revive(&mut self, letter: &Self::Letter) -> Result<bool, SourceError>;
-
-    /// Removes a letter, as [`DeadLetters::discard`].
-    ///
-    /// # Errors
-    /// Same as [`DeadLetters::discard`].
-    ///
-    /// # Cancellation
-    /// Same as [`DeadLetters::discard`].
-    async fn remove(&mut self, letter: &Self::Letter) -> Result<bool, SourceError>;
-
-    /// Notes that a call has failed or ended at its time limit, and may be half done.
-    ///
-    /// The default does nothing.
-    fn failed(&mut self, _error: &SourceError) {}
-
-    /// Returns letters to other readers, as [`DeadLetters::close`].
-    ///
-    /// # Cancellation
-    /// Same as [`DeadLetters::close`].
-    async fn leave(&mut self) {}
-}
-
-#[async_trait]
-impl<B: LetterBox> DeadLetters for B {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        let counted = answer_within("counting the dead letters", self.number()).await;
-        noted(self, counted)
-    }
-
-    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
-        let fetched = answer_within("reading a dead letter", self.fetch()).await;
-        let Some((stored, letter)) = noted(self, fetched)? else { return Ok(None) };
-        *self.listed() = Some(letter);
-        Ok(Some(stored))
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let letter = taken(self)?;
-        let put_back = answer_within("putting a dead letter back", self.revive(&letter)).await;
-        kept(self, letter, put_back)
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        let letter = taken(self)?;
-        let removed = answer_within("removing a dead letter", self.remove(&letter)).await;
-        kept(self, letter, removed)
-    }
-
-    async fn close(&mut self) {
-        self.leave().await;
-    }
-}
-
-fn noted<B: LetterBox, T>(letters: &mut B, result: Result<T, SourceError>) -> Result<T, SourceError> {
-    result.inspect_err(|error| letters.failed(error))
-}
-
-/// Returns the letter that was read last.
-fn taken<B: LetterBox>(letters: &mut B) -> Result<B::Letter, SourceError> {
-    let text = "no dead letter was read, or it was put back or removed; call `next` first";
-    letters.listed().take().ok_or_else(|| SourceError::new(SourceErrorKind::Fatal, text))
-}
-
-/// Keeps the letter after an error, so that the call can be repeated.
-fn kept<B: LetterBox>(
-    letters: &mut B,
-    letter: B::Letter,
-    result: Result<bool, SourceError>,
-) -> Result<bool, SourceError> {
-    if result.is_err() {
-        *letters.listed() = Some(letter);
-    }
-    noted(letters, result)
 }
 
 /// A dead letter that was read.
@@ -285,24 +169,6 @@ impl ContentIds {
     }
 }
 
-/// The time limit of [`answer_within`].
-const ANSWER: Duration = Duration::from_secs(30);
-
-/// Waits up to 30 s for the answer to a call of an operator. `doing` names the call in the error.
-///
-/// # Errors
-/// Returns the errors of the call, and [`Transient`](SourceErrorKind::Transient) after the time limit.
-///
-/// # Cancellation
-/// That of the call, which is dropped at the time limit.
-async fn answer_within<T>(doing: &str, call: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-    timeout(ANSWER, call).await.unwrap_or_else(|_| {
-        let text =
-            format!("{doing}: no answer within {} s; check the broker and the connection to it", ANSWER.as_secs());
-        Err(SourceError::new(SourceErrorKind::Transient, text))
-    })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -338,13 +204,5 @@ mod tests {
         };
         assert_eq!(at(5).to_string(), "0/17@5");
         assert_ne!(at(5), at(6));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_without_an_answer_ends_after_the_limit() {
-        let silent = answer_within("counting the dead letters", std::future::pending::<Result<(), _>>()).await;
-        let error = silent.unwrap_err();
-        assert_eq!(error.kind(), SourceErrorKind::Transient);
-        assert!(error.to_string().contains("counting the dead letters: no answer within 30 s"), "{error}");
     }
 }

@@ -88,6 +88,7 @@ pub mod docs;
 mod envelope;
 mod error;
 mod handler;
+mod letter_box;
 mod memory_queue;
 mod message;
 mod message_log;
@@ -101,11 +102,12 @@ pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
     StartedDelivery,
 };
-pub use self::dead_letters::{ContentIds, DeadLetters, LetterBox, LetterId, StoredLetter};
+pub use self::dead_letters::{ContentIds, DeadLetters, LetterId, StoredLetter};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::envelope::{Datum, Envelope, Field, MessagePlace};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
+pub use self::letter_box::LetterBox;
 pub use self::memory_queue::{MemoryDeadLetters, MemoryQueue, MemorySource, MemoryTag};
 pub use self::message::{Delivery, Headers, KeyFrom, Message, Position, TRACE_HEADERS};
 pub use self::message_log::{

@@ -1,6 +1,7 @@
 //! Listing, redriving and removing the dead letters of a topic.
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{LetterBox, SourceError, StoredLetter};
@@ -186,6 +187,11 @@ impl LetterBox for KafkaDeadLetters {
 
     fn listed(&mut self) -> &mut Option<Arc<Letter>> {
         &mut self.listed_last
+    }
+
+    /// Returns `None`: each request has a time limit, and their number depends on the number of letters.
+    fn time_limit(&self) -> Option<Duration> {
+        None
     }
 
     async fn number(&mut self) -> Result<u64, SourceError> {

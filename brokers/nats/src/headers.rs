@@ -41,10 +41,15 @@ fn own(name: &HeaderName) -> Option<&str> {
     name.strip_prefix(OWN)
 }
 
+/// Returns the name of a field's header. NATS compares names byte for byte, and writes each word with a capital letter.
+fn name(field: Field) -> String {
+    let words = field.name().split('-').map(|word| format!("{}{}", word[..1].to_ascii_uppercase(), &word[1..]));
+    format!("{OWN}{}", words.collect::<Vec<_>>().join("-"))
+}
+
 /// Returns the text of a field.
 fn field(headers: &HeaderMap, field: Field) -> Option<Cow<'_, str>> {
-    let is_it = |name: &HeaderName| own(name).is_some_and(|name| name.eq_ignore_ascii_case(field.name()));
-    let text = headers.iter().find(|(name, _)| is_it(name)).and_then(|(_, values)| values.first())?.as_str();
+    let text = headers.get(&*name(field))?.as_str();
     match field {
         Field::Reason => String::from_utf8(BASE64.decode(text).ok()?).ok().map(Cow::Owned),
         _ => Some(Cow::Borrowed(text)),
@@ -65,9 +70,7 @@ impl HeaderWriter {
 
     /// Sets a field.
     pub(crate) fn set_field(&mut self, field: Field, value: &str) {
-        // NATS compares names byte for byte, and writes each word with a capital letter.
-        let words = field.name().split('-').map(|word| format!("{}{}", word[..1].to_ascii_uppercase(), &word[1..]));
-        self.set(&format!("{OWN}{}", words.collect::<Vec<_>>().join("-")), value);
+        self.set(&name(field), value);
     }
 
     /// Sets the fields of an envelope.

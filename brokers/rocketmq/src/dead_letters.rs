@@ -7,6 +7,7 @@ mod session;
 use std::fmt;
 #[cfg(feature = "tls")]
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{ContentIds, DeadLetter, Delivery, LetterBox, MessagePlace, SourceError};
@@ -192,6 +193,11 @@ impl LetterBox for RocketDeadLetters {
 
     fn listed(&mut self) -> &mut Option<()> {
         &mut self.listed
+    }
+
+    /// Returns `None`: the session limits each request, and continues a step after its caller has gone.
+    fn time_limit(&self) -> Option<Duration> {
+        None
     }
 
     async fn number(&mut self) -> Result<u64, SourceError> {

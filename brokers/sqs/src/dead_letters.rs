@@ -207,6 +207,11 @@ impl LetterBox for SqsDeadLetters {
         &mut self.listed
     }
 
+    /// Returns `None`: each request has a time limit, and their number depends on the number of letters.
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
     async fn number(&mut self) -> Result<u64, SourceError> {
         let client = self.client.clone();
         let opened = self.open().await?;

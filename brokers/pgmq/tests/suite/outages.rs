@@ -5,7 +5,7 @@ use idempotent_harness::proxy::Proxy;
 use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
 use idempotent_pgmq::{PgmqPublisher, PgmqSource};
 
-use crate::world::{Database, World, counting, ms, one, pgmq_url, retry, settle, until};
+use crate::world::{Database, World, counting, gated, ms, one, pgmq_url, retry, settle, until};
 
 #[tokio::test]
 async fn held_and_delayed_messages_survive_a_killed_server_and_run_once() {
@@ -88,4 +88,22 @@ async fn a_consumer_ends_with_the_reason_after_its_queue_was_dropped() {
     world.execute("SELECT pgmq.drop_queue('orders')").await;
     let error = running.ended_by_itself().await.unwrap_err();
     assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("create the queue"), "{error}");
+}
+
+#[tokio::test]
+async fn a_long_handler_keeps_its_message() {
+    let world = World::new().await;
+    let (handling, begun, gate) = gated();
+    let running = world.run(world.source().await, handling);
+    world.send("1").await;
+    until("the handler runs", async || begun.load(SeqCst) == 1).await;
+    let hidden = async || world.number("SELECT (extract(epoch FROM vt) * 1000000)::bigint FROM pgmq.q_orders").await;
+    let mut last = hidden().await;
+    for _ in 0..5 {
+        until("the consumer extends the visibility timeout", async || hidden().await > last).await;
+        last = hidden().await;
+    }
+    gate.close();
+    until("the message is acknowledged", async || world.open().await == 0).await;
+    running.ended().await.unwrap();
 }
