@@ -8,7 +8,7 @@ use crate::rest::service::Service;
 use crate::wait::until;
 
 /// The largest permitted size of a picture in bytes: the pictures are a part of each clone.
-const LARGEST: usize = 150 << 10;
+const LARGEST: usize = 200 << 10;
 
 /// Opens a browser with a window of this size, and with enlarged text.
 fn browser(width: u32, height: u32) -> WebDriver {
