@@ -1,5 +1,5 @@
-//! The pictures of README and the guides, from the real programs. `PICTURES=overwrite cargo xtask test extras -- pictures`
-//! writes them.
+//! The pictures of README and the guides, from the real programs.
+//! `PICTURES=overwrite cargo test -p idempotent-tests --test examples -- pictures` writes them.
 use idempotent_harness::webdriver::WebDriver;
 use serde_json::json;
 
