@@ -240,7 +240,7 @@ impl Envelope {
         }
     }
 
-    /// Sets the fields of a delivery. An id or a business key that is missing leaves that of the delivery.
+    /// Sets the fields of a delivery. The delivery keeps its id and its business key if the envelope has none.
     pub fn open(self, delivery: &mut Delivery) {
         delivery.id = self.id.or(delivery.id.take());
         delivery.business_key = self.business_key.or(delivery.business_key.take());
@@ -249,7 +249,7 @@ impl Envelope {
     }
 }
 
-/// The fields of an adapter in a JSON object, whose member `letter` is an object with those of a dead letter.
+/// The fields of an adapter in a JSON object. Its member `letter` is an object with the fields of a dead letter.
 impl Field {
     /// Returns the text of this field in an object.
     #[must_use]

@@ -141,7 +141,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Returns the errors of the call, and [`Transient`](SourceErrorKind::Transient) after the time limit.
 ///
 /// # Cancellation
-/// That of the call, which is dropped at the time limit.
+/// The call is dropped, as at the time limit.
 async fn answer_within<T>(
     limit: Option<Duration>,
     doing: &str,

@@ -168,7 +168,7 @@ fn mutate(
     };
     build.prepare(in_tree)?;
     let mut tests = Vec::new();
-    for set in area.test_sets {
+    for set in area.test_sets() {
         let folder = folder(tool, set.0)?;
         for program in programs(set, in_tree(&["test"]))? {
             tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);

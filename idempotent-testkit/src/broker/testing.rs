@@ -1,4 +1,4 @@
-//! Helpers for those tests of an adapter that are not laws: a consumer in a task, handlers that count, and waits.
+//! Helpers for an adapter's own tests: a consumer in a task, handlers that count, and waits.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -118,7 +118,7 @@ pub fn gated() -> (MessageHandler, Arc<AtomicU32>, Arc<Semaphore>) {
 /// Waits for deliveries, and returns at most `room`. Revoked positions are left out.
 ///
 /// # Cancellation
-/// That of [`Source::receive`].
+/// Same as [`Source::receive`].
 pub async fn receive<S: Source>(source: &mut S, room: usize) -> Vec<Held<S>> {
     let receiving = async {
         loop {
@@ -134,7 +134,7 @@ pub async fn receive<S: Source>(source: &mut S, room: usize) -> Vec<Held<S>> {
 /// Waits for a delivery.
 ///
 /// # Cancellation
-/// That of [`Source::receive`].
+/// Same as [`Source::receive`].
 pub async fn one<S: Source>(source: &mut S) -> Held<S> {
     receive(source, 1).await.pop().unwrap()
 }
@@ -142,7 +142,7 @@ pub async fn one<S: Source>(source: &mut S) -> Held<S> {
 /// Settles a delivery.
 ///
 /// # Cancellation
-/// That of [`Settle::settle`].
+/// Same as [`Settle::settle`].
 pub async fn settle<T: Send + Sync + 'static>(settler: &Arc<dyn Settle<T>>, held: &(Delivery, T), how: Settlement) {
     settler.settle(&held.0, &held.1, &how).await.unwrap();
 }
@@ -156,7 +156,7 @@ pub fn retry(after: Duration) -> Settlement {
 /// Waits until the condition is true.
 ///
 /// # Cancellation
-/// That of the condition.
+/// The condition is dropped.
 pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !so().await {

@@ -13,31 +13,43 @@ pub(crate) struct Area {
     folder: &'static str,
     /// Folders and files without decisions.
     left_out: &'static [&'static str],
-    /// The test sets, the unit tests first.
-    pub(super) test_sets: &'static [TestSet],
+    /// The arguments of `cargo test` for the tests of the package, the unit tests first.
+    own: &'static [&'static [&'static str]],
+    /// The tests of other packages.
+    others: &'static [TestSet],
 }
 
 /// Some tests: a package, and the arguments of `cargo test` after it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TestSet(pub(super) &'static str, &'static [&'static str]);
 
 impl Area {
     /// Returns the file of the crate's root module.
     pub(super) fn crate_root(&self) -> String {
-        let file = if self.test_sets[0].1.contains(&"--bins") { "main.rs" } else { "lib.rs" };
+        let file = if self.own[0].contains(&"--bins") { "main.rs" } else { "lib.rs" };
         let package = self.folder.split("/src").next().unwrap_or_default();
         format!("{package}/src/{file}")
+    }
+
+    /// Returns the arguments that build the unit tests.
+    pub(super) fn unit_tests(&self) -> &'static [&'static str] {
+        TestSet(self.package, self.own[0]).build_arguments()
+    }
+
+    /// Returns the test sets, the unit tests first.
+    pub(super) fn test_sets(&self) -> impl Iterator<Item = TestSet> {
+        self.own.iter().map(|arguments| TestSet(self.package, arguments)).chain(self.others.iter().copied())
     }
 }
 
 impl TestSet {
     /// Returns the arguments that select what is built.
-    pub(super) fn build_arguments(&self) -> &'static [&'static str] {
+    pub(super) fn build_arguments(self) -> &'static [&'static str] {
         self.1.split(|word| *word == "--").next().unwrap_or_default()
     }
 
     /// Returns the arguments of the test programs.
-    pub(super) fn run_arguments(&self) -> &'static [&'static str] {
+    pub(super) fn run_arguments(self) -> &'static [&'static str] {
         self.1.get(self.build_arguments().len() + 1..).unwrap_or_default()
     }
 }
@@ -51,9 +63,10 @@ const fn area(
     (name, package): (&'static str, &'static str),
     folder: &'static str,
     left_out: &'static [&'static str],
-    test_sets: &'static [TestSet],
+    own: &'static [&'static [&'static str]],
+    others: &'static [TestSet],
 ) -> Area {
-    Area { name, package, folder, left_out, test_sets }
+    Area { name, package, folder, left_out, own, others }
 }
 
 pub(super) const AREAS: [Area; 17] = [
@@ -62,8 +75,8 @@ pub(super) const AREAS: [Area; 17] = [
         "idempotent-core/src",
         // Texts for people, and sources of time and randomness.
         &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
+        &[UNIT],
         &[
-            TestSet("idempotent-core", UNIT),
             TestSet("idempotent-tests", &["--no-default-features", "--test", "suite"]),
             TestSet("idempotent-tests", &["--no-default-features", "--test", "spans"]),
             TestSet("idempotent-mq", SUITE),
@@ -75,22 +88,22 @@ pub(super) const AREAS: [Area; 17] = [
         "idempotent-mq/src",
         TEXTS,
         &[
-            TestSet("idempotent-mq", UNIT),
-            TestSet("idempotent-mq", SUITE),
+            UNIT,
+            SUITE,
             // One test with a subscriber of its own.
-            TestSet("idempotent-mq", &["--test", "logs"]),
+            &["--test", "logs"],
         ],
+        &[],
     ),
     area(
         ("tower", "idempotent-tower"),
         "web/tower/src",
         TEXTS,
         &[
-            TestSet("idempotent-tower", &["--lib", "--features", "axum"]),
-            TestSet(
-                "idempotent-tower",
-                &["--test", "suite", "--", "layer::", "attribute::", "sockets::", "--skip", "extras::"],
-            ),
+            &["--lib", "--features", "axum"],
+            &["--test", "suite", "--", "layer::", "attribute::", "sockets::", "--skip", "extras::"],
+        ],
+        &[
             // The middleware of actix-web runs the layer on its worker.
             TestSet("idempotent-actix-web", SUITE),
         ],
@@ -99,82 +112,35 @@ pub(super) const AREAS: [Area; 17] = [
         ("outbox", "idempotent-sqlx"),
         "stores/sqlx/src/outbox",
         TEXTS,
-        &[
-            TestSet("idempotent-sqlx", &["--lib", "--features", "mysql,outbox,postgres,sqlite"]),
-            TestSet("idempotent-sqlx", &["--test", "suite", "--", "outbox::sqlite::"]),
-        ],
+        &[&["--lib", "--features", "mysql,outbox,postgres,sqlite"], &["--test", "suite", "--", "outbox::sqlite::"]],
+        &[],
     ),
     area(
         ("metrics", "idempotent-metrics"),
         "operate/metrics/src",
         TEXTS,
         &[
-            TestSet("idempotent-metrics", &["--lib", "--features", "delay,delay-queue,mq,outbox,redis,sqlite"]),
+            &["--lib", "--features", "delay,delay-queue,mq,outbox,redis,sqlite"],
             // A real Prometheus checks the rules, which have no mutants.
-            TestSet("idempotent-metrics", &["--test", "suite", "--", "--skip", "prometheus::"]),
+            &["--test", "suite", "--", "--skip", "prometheus::"],
         ],
+        &[],
     ),
-    area(
-        ("otel", "idempotent-otel"),
-        "operate/otel/src",
-        TEXTS,
-        &[TestSet("idempotent-otel", &["--lib", "--features", "mq"]), TestSet("idempotent-otel", SUITE)],
-    ),
-    area(
-        ("rabbitmq", "idempotent-rabbitmq"),
-        "brokers/rabbitmq/src",
-        TEXTS,
-        &[TestSet("idempotent-rabbitmq", UNIT), TestSet("idempotent-rabbitmq", SUITE)],
-    ),
-    area(
-        ("kafka", "idempotent-kafka"),
-        "brokers/kafka/src",
-        TEXTS,
-        &[TestSet("idempotent-kafka", UNIT), TestSet("idempotent-kafka", SUITE)],
-    ),
-    area(
-        ("nats", "idempotent-nats"),
-        "brokers/nats/src",
-        TEXTS,
-        &[TestSet("idempotent-nats", UNIT), TestSet("idempotent-nats", SUITE)],
-    ),
-    area(
-        ("sqs", "idempotent-sqs"),
-        "brokers/sqs/src",
-        TEXTS,
-        &[TestSet("idempotent-sqs", UNIT), TestSet("idempotent-sqs", SUITE)],
-    ),
-    area(
-        ("pgmq", "idempotent-pgmq"),
-        "brokers/pgmq/src",
-        TEXTS,
-        &[TestSet("idempotent-pgmq", UNIT), TestSet("idempotent-pgmq", SUITE)],
-    ),
-    area(
-        ("redis-streams", "idempotent-redis-streams"),
-        "brokers/redis-streams/src",
-        TEXTS,
-        &[TestSet("idempotent-redis-streams", UNIT), TestSet("idempotent-redis-streams", SUITE)],
-    ),
-    area(
-        ("tonic", "idempotent-tonic"),
-        "web/tonic/src",
-        TEXTS,
-        &[TestSet("idempotent-tonic", UNIT), TestSet("idempotent-tonic", SUITE)],
-    ),
-    area(
-        ("actix", "idempotent-actix-web"),
-        "web/actix/src",
-        TEXTS,
-        &[TestSet("idempotent-actix-web", UNIT), TestSet("idempotent-actix-web", SUITE)],
-    ),
+    area(("otel", "idempotent-otel"), "operate/otel/src", TEXTS, &[&["--lib", "--features", "mq"], SUITE], &[]),
+    area(("rabbitmq", "idempotent-rabbitmq"), "brokers/rabbitmq/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("kafka", "idempotent-kafka"), "brokers/kafka/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("nats", "idempotent-nats"), "brokers/nats/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("sqs", "idempotent-sqs"), "brokers/sqs/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("pgmq", "idempotent-pgmq"), "brokers/pgmq/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("redis-streams", "idempotent-redis-streams"), "brokers/redis-streams/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("tonic", "idempotent-tonic"), "web/tonic/src", TEXTS, &[UNIT, SUITE], &[]),
+    area(("actix", "idempotent-actix-web"), "web/actix/src", TEXTS, &[UNIT, SUITE], &[]),
     area(
         ("operate", "idempotent-operate"),
         "operate/library/src",
         &["error.rs", "lib.rs", "text.rs"],
+        &[&["--lib", "--features", "delay,delay-queue,outbox,sqlite"], SUITE],
         &[
-            TestSet("idempotent-operate", &["--lib", "--features", "delay,delay-queue,outbox,sqlite"]),
-            TestSet("idempotent-operate", SUITE),
             // The two programs over the library. With branches for mutants, the page reads a large file for too long.
             TestSet("idempotent-cli", SUITE),
             TestSet(
@@ -188,16 +154,18 @@ pub(super) const AREAS: [Area; 17] = [
         "operate/console/src",
         &["assets.rs", "error.rs", "lib.rs", "pages", "random.rs"],
         &[
-            TestSet("idempotent-console", UNIT),
+            UNIT,
             // A browser reads the pages, which have no mutants.
-            TestSet("idempotent-console", &["--test", "suite", "--", "--skip", "browser::"]),
+            &["--test", "suite", "--", "--skip", "browser::"],
         ],
+        &[],
     ),
     area(
         ("cli", "idempotent-cli"),
         "operate/cli/src",
         &["arguments", "exit.rs", "failure.rs", "main.rs", "output", "output.rs"],
-        &[TestSet("idempotent-cli", &["--bins"]), TestSet("idempotent-cli", SUITE)],
+        &[&["--bins"], SUITE],
+        &[],
     ),
 ];
 

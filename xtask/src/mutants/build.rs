@@ -70,7 +70,7 @@ impl SwitchedBuild<'_> {
         for _ in 0..ROUNDS {
             let files = self.write(&sources)?;
             let mut check = command(&["check", "--message-format=json", "--package", self.area.package]);
-            let errors = errors(check.args(self.area.test_sets[0].build_arguments()))?;
+            let errors = errors(check.args(self.area.unit_tests()))?;
             if errors.is_empty() {
                 println!(
                     "xtask mutants: {}: {} of {} mutants compile",
@@ -120,7 +120,7 @@ impl SwitchedBuild<'_> {
 ///
 /// # Errors
 /// The tests do not compile.
-pub(super) fn programs(tests: &TestSet, mut command: Command) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+pub(super) fn programs(tests: TestSet, mut command: Command) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     command.args(["--no-run", "--message-format=json", "--package", tests.0]).args(tests.build_arguments());
     let messages = messages(&mut command)?;
     if let Some(error) = messages.iter().find(|message| message["message"]["level"] == "error") {

@@ -45,20 +45,19 @@ impl Tally {
         let (passed, failed) = results.fold((0, 0), |sums, result| (sums.0 + result.0, sums.1 + result.1));
         (self.passed, self.failed) = (self.passed + passed, self.failed + failed);
         self.lasted.push((took, title.clone()));
-        let mut crashed = 0;
+        let has_crashed = !is_success && failed == 0;
+        if has_crashed {
+            self.fail(&format!("{title}: no result"));
+        } else if !is_success {
+            self.failures.push(title);
+        }
         if !is_success {
-            if failed == 0 {
-                crashed = 1;
-                self.fail(&format!("{title}: no result"));
-            } else {
-                self.failures.push(title);
-            }
             let failures: Vec<_> = said.lines().skip_while(|line| *line != "failures:").map(str::to_owned).collect();
             let more = failures.len().saturating_sub(KEPT);
             self.failures.extend(failures.into_iter().take(KEPT));
             self.failures.extend((more > 0).then(|| format!("({more} more lines above)")));
         }
-        passed + failed + crashed
+        passed + failed + u64::from(has_crashed)
     }
 
     /// Prints the jobs that took long, and once more all failures, each line after `failed> `, because thousands of lines

@@ -1,68 +1,74 @@
 //! Laws with a consumer.
-use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
-use idempotent_mq::{Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, SourceError};
-use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
+use idempotent_mq::{Consumer, ConsumerCounts, KeyFrom, MessageHandler, Messages};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::super::hand::{Hand, aside, emptied, until, within};
+use super::super::testing::Running;
 use super::super::{Broker, Message};
 
-struct Process {
-    counters: ConsumerCounters,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
+/// Starts a consumer of the queue.
+async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: MessageHandler) -> Running {
+    let again = broker.limits().delay;
+    let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0).max_retries(2);
+    let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
+    let builder = Consumer::builder(broker.source().await, "conformance", &executor);
+    // The test does not depend on the length of the broker's redelivery.
+    let builder = builder.concurrency(handlers).prefetch(prefetch).allow_short_retention();
+    Running::new(builder.build(handling).unwrap())
 }
 
-impl Process {
-    async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: MessageHandler) -> Self {
-        let again = broker.limits().delay;
-        let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0).max_retries(2);
-        let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
-        let builder = Consumer::builder(broker.source().await, "conformance", &executor);
-        // The test does not depend on the length of the broker's redelivery.
-        let builder = builder.concurrency(handlers).prefetch(prefetch).allow_short_retention();
-        let consumer = builder.build(handling).unwrap();
-        let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
-        let task = tokio::spawn(consumer.run(async move {
-            if stopped.await.is_err() {
-                pending::<()>().await;
-            }
-        }));
-        Self { counters, stop, task }
-    }
-
-    async fn acked<B: Broker>(&self, broker: &B, messages: u64) {
-        let acked = async || (self.counters.counts().acked >= messages).then_some(());
-        until(broker, "all are acknowledged", acked).await;
-    }
-
-    async fn stop<B: Broker>(self, broker: &B) -> ConsumerCounts {
-        let _ = self.stop.send(());
-        within(broker, "the drain", self.task).await.unwrap().unwrap()
-    }
+async fn acked<B: Broker>(broker: &B, running: &Running, messages: u64) {
+    let acked = async || (running.counters.counts().acked >= messages).then_some(());
+    until(broker, "all are acknowledged", acked).await;
 }
 
+async fn stop<B: Broker>(broker: &B, running: Running) -> ConsumerCounts {
+    within(broker, "the drain", running.ended()).await.unwrap()
+}
+
+/// The ids of the messages whose handlers began, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
-pub async fn copies_of_one_message_run_once<B: Broker>(broker: &B) {
+/// Returns a handler that logs its messages, and the log.
+fn logged() -> (MessageHandler, Log) {
     let log = Log::default();
     let said = log.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
         said.lock().unwrap().extend(message.delivery.id.clone());
         async { Ok::<_, &str>(()) }
     });
-    let process = Process::start(broker, 2, 4, handling).await;
+    (handling, log)
+}
+
+/// Returns a handler that logs its messages and then waits, the log, and what ends one wait.
+fn gated() -> (MessageHandler, Log, Arc<Notify>) {
+    let (log, open) = (Log::default(), Arc::new(Notify::new()));
+    let (said, gate) = (log.clone(), open.clone());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
+        said.lock().unwrap().extend(message.delivery.id.clone());
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            Ok::<_, &str>(())
+        }
+    });
+    (handling, log, open)
+}
+
+pub async fn copies_of_one_message_run_once<B: Broker>(broker: &B) {
+    let (handling, log) = logged();
+    let running = start(broker, 2, 4, handling).await;
     for _ in 0..2 {
         broker.publish(Message::new("m", "body")).await;
     }
-    process.acked(broker, 2).await;
+    acked(broker, &running, 2).await;
     emptied(broker).await;
-    let counts = process.stop(broker).await;
+    let counts = stop(broker, running).await;
     assert_eq!((counts.acked, counts.retried, counts.dead_lettered), (2, 0, 0), "two deliveries, both done");
     assert_eq!(log.lock().unwrap().concat(), "m", "one run");
 }
@@ -87,10 +93,10 @@ pub async fn messages_of_one_key_run_in_order<B: Broker>(broker: &B) {
             broker.publish(Message::new(format!("{user}{number}"), "").header("user", user)).await;
         }
     }
-    let process = Process::start(broker, 3, 12, handling).await;
-    process.acked(broker, 12).await;
+    let running = start(broker, 3, 12, handling).await;
+    acked(broker, &running, 12).await;
     emptied(broker).await;
-    process.stop(broker).await;
+    stop(broker, running).await;
     let log = log.lock().unwrap();
     for user in ["a", "b", "c"] {
         let of: Vec<_> = log.iter().filter(|said| said[1..].starts_with(user)).cloned().collect();
@@ -100,24 +106,15 @@ pub async fn messages_of_one_key_run_in_order<B: Broker>(broker: &B) {
 }
 
 pub async fn a_stopping_consumer_returns_waiting_deliveries<B: Broker>(broker: &B) {
-    let (log, open) = (Log::default(), Arc::new(Notify::new()));
-    let (said, gate) = (log.clone(), open.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
-        said.lock().unwrap().extend(message.delivery.id.clone());
-        let gate = gate.clone();
-        async move {
-            gate.notified().await;
-            Ok::<_, &str>(())
-        }
-    });
+    let (handling, log, open) = gated();
     for number in 0..4 {
         broker.publish(Message::new(format!("{number}"), "")).await;
     }
-    let process = Process::start(broker, 1, 4, handling).await;
-    let counters = process.counters.clone();
+    let running = start(broker, 1, 4, handling).await;
+    let counters = running.counters.clone();
     until(broker, "all are taken", async || (counters.counts().received == 4).then_some(())).await;
     until(broker, "one runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
-    let stopping = process.stop(broker);
+    let stopping = stop(broker, running);
     let opening = async {
         until(broker, "waiting ones are returned", async || (counters.counts().given_back == 3).then_some(())).await;
         open.notify_one();
@@ -139,13 +136,8 @@ pub async fn a_stopping_consumer_returns_waiting_deliveries<B: Broker>(broker: &
 }
 
 pub async fn a_consumer_continues_after_its_connections_were_cut<B: Broker>(broker: &B) {
-    let log = Log::default();
-    let said = log.clone();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
-        said.lock().unwrap().extend(message.delivery.id.clone());
-        async { Ok::<_, &str>(()) }
-    });
-    let process = Process::start(broker, 1, 4, handling).await;
+    let (handling, log) = logged();
+    let running = start(broker, 1, 4, handling).await;
     for number in 0..5 {
         broker.publish(Message::new(format!("{number}"), "")).await;
         until(broker, "the message ran", async || (log.lock().unwrap().len() > number).then_some(())).await;
@@ -153,33 +145,24 @@ pub async fn a_consumer_continues_after_its_connections_were_cut<B: Broker>(brok
         broker.cut().await;
     }
     emptied(broker).await;
-    process.stop(broker).await;
+    stop(broker, running).await;
     assert_eq!(log.lock().unwrap().concat(), "01234", "each ran once");
 }
 
 pub async fn a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run<B: Broker>(broker: &B) {
-    let (log, open) = (Log::default(), Arc::new(Notify::new()));
-    let (said, gate) = (log.clone(), open.clone());
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
-        said.lock().unwrap().extend(message.delivery.id.clone());
-        let gate = gate.clone();
-        async move {
-            gate.notified().await;
-            Ok::<_, &str>(())
-        }
-    });
-    let process = Process::start(broker, 2, 4, handling).await;
+    let (handling, log, open) = gated();
+    let running = start(broker, 2, 4, handling).await;
     broker.publish(Message::new("m", "body")).await;
     until(broker, "the message runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
     broker.publish(Message::new("m", "body")).await;
     // More often than there are attempts.
-    let deferred = async || (process.counters.counts().deferred >= 4).then_some(());
+    let deferred = async || (running.counters.counts().deferred >= 4).then_some(());
     until(broker, "the duplicate is deferred", deferred).await;
-    assert_eq!(process.counters.counts().acked, 0, "the run has not ended");
+    assert_eq!(running.counters.counts().acked, 0, "the run has not ended");
     open.notify_one();
-    process.acked(broker, 2).await;
+    acked(broker, &running, 2).await;
     emptied(broker).await;
-    let counts = process.stop(broker).await;
+    let counts = stop(broker, running).await;
     assert_eq!((counts.retried, counts.dead_lettered), (0, 0), "a deferral is not an attempt");
     assert_eq!(log.lock().unwrap().concat(), "m", "one run");
 }
@@ -191,15 +174,15 @@ pub async fn an_undecodable_body_is_dead_lettered_unchanged_without_a_run<B: Bro
         said.lock().unwrap().extend(message.delivery.id.clone());
         async { Ok::<_, &str>(()) }
     });
-    let process = Process::start(broker, 2, 4, handling).await;
+    let running = start(broker, 2, 4, handling).await;
     broker.publish(Message::new("odd", *b"\xff\x00 17")).await;
     broker.publish(Message::new("good", "17")).await;
-    process.acked(broker, 1).await;
+    acked(broker, &running, 1).await;
     let (message, letter) = aside(broker, 1).await.remove(0);
     assert_eq!((&*message.id, &*message.body), ("odd", &b"\xff\x00 17"[..]));
     assert!(!letter.reason.is_empty(), "without a reason");
     emptied(broker).await;
-    let counts = process.stop(broker).await;
+    let counts = stop(broker, running).await;
     assert_eq!((counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 0));
     assert_eq!(log.lock().unwrap().concat(), "good");
 }
@@ -211,7 +194,7 @@ pub async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts<B: 
         said.lock().unwrap().extend(message.delivery.id.clone());
         async { Err::<(), _>("no stock") }
     });
-    let process = Process::start(broker, 1, 4, handling).await;
+    let running = start(broker, 1, 4, handling).await;
     broker.publish(Message::new("m", "body")).await;
     let (message, letter) = aside(broker, 1).await.remove(0);
     assert_eq!((&*message.id, &*message.body, letter.attempts), ("m", &b"body"[..], 3));
@@ -220,7 +203,7 @@ pub async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts<B: 
     broker.publish(Message::new("m", "body")).await;
     aside(broker, 2).await;
     emptied(broker).await;
-    let counts = process.stop(broker).await;
+    let counts = stop(broker, running).await;
     assert_eq!((counts.retried, counts.dead_lettered), (2, 2));
     assert_eq!(log.lock().unwrap().concat(), "mmm", "three runs");
 }
