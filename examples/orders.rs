@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run -p idempotent-examples --features rabbitmq --example orders -- --broker rabbitmq --url amqp://guest:guest@localhost/%2f
-//! cargo run -p idempotent-examples --features rocketmq --example orders -- --broker rocketmq --url localhost:9876
+//! cargo run -p idempotent-examples --features rocketmq --example orders -- --broker rocketmq --url rocketmq://localhost
 //! ```
 //!
 //! The program first sends callbacks: two for each order, one of them for an order that does not exist yet, and one that is
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Args {
     #[arg(long)]
     broker: Broker,
-    /// URL of RabbitMQ, or name servers of RocketMQ as HOST:PORT;HOST:PORT
+    /// URL of RabbitMQ, or of the name servers of RocketMQ
     #[arg(long)]
     url: String,
     /// URL of the store for the keys
@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
         #[cfg(feature = "rocketmq")]
         Broker::Rocketmq => {
             // The consumer group has the name of the topic. Only messages with the tag `paid` are delivered.
-            let source = RocketSource::builder(&args.url, &args.queue, &args.queue).tags("paid").build()?;
+            let source = RocketSource::builder(&*args.url, &args.queue, &args.queue).tags("paid").build()?;
             source.declare(4).await?;
             send_to_rocketmq(&args).await?;
             consume(source, &args).await
@@ -139,7 +139,7 @@ async fn send_to_rabbitmq(args: &Args) -> anyhow::Result<()> {
 
 #[cfg(feature = "rocketmq")]
 async fn send_to_rocketmq(args: &Args) -> anyhow::Result<()> {
-    let publisher = RocketPublisher::builder(&args.url).build()?;
+    let publisher = RocketPublisher::builder(&*args.url).build()?;
     for (id, order, body) in callbacks() {
         let topic = format!("{}:paid", args.queue);
         publisher.publish(&OutboundMessage::new(topic, id, body).business_key(order)).await?;

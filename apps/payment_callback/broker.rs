@@ -32,9 +32,9 @@ impl Broker {
                 Box::new(RabbitPublisher::builder(&self.broker).build()?)
             }
             #[cfg(feature = "rocketmq")]
-            Some(("rocketmq", servers)) => {
-                RocketSource::builder(servers, QUEUE, QUEUE).build()?.declare(QUEUES).await?;
-                Box::new(RocketPublisher::builder(servers).build()?)
+            Some(("rocketmq" | "rocketmqs", _)) => {
+                RocketSource::builder(&*self.broker, QUEUE, QUEUE).build()?.declare(QUEUES).await?;
+                Box::new(RocketPublisher::builder(&*self.broker).build()?)
             }
             _ => return self.unsupported(),
         };
@@ -57,8 +57,8 @@ impl Broker {
                 run(source, executor, handler, stop).await
             }
             #[cfg(feature = "rocketmq")]
-            Some(("rocketmq", servers)) => {
-                let source = RocketSource::builder(servers, QUEUE, QUEUE).build()?;
+            Some(("rocketmq" | "rocketmqs", _)) => {
+                let source = RocketSource::builder(&*self.broker, QUEUE, QUEUE).build()?;
                 source.declare(QUEUES).await?;
                 run(source, executor, handler, stop).await
             }

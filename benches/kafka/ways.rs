@@ -1,7 +1,7 @@
 //! The topic, consumed in several ways.
 use std::time::Duration;
 
-use idempotent::kafka::{KafkaOptions, KafkaSource};
+use idempotent::kafka::KafkaSource;
 use idempotent::{Executor, MemoryStore, RedisStore};
 use idempotent_harness::servers::{KafkaServer, RedisServer};
 use rdkafka::ClientConfig;
@@ -57,7 +57,7 @@ impl Place {
             Way::Redis => (self.redis.clone(), TimedHandler::keyed()),
         };
         self.runtime.block_on(async {
-            let options = KafkaOptions::new(url).property(FETCH_WAIT, FETCH_WAIT_MS);
+            let options = format!("{url}?{FETCH_WAIT}={FETCH_WAIT_MS}");
             let source =
                 KafkaSource::builder(options, topic.clone(), topic).dead_letters(DEAD).session_timeout(SESSION);
             handler.consume(source.connect().await.unwrap(), &executor, PREFETCH, messages).await

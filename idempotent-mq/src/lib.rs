@@ -81,6 +81,7 @@
 //! message is acknowledged and counted as [`expired`](ConsumerCounts::expired). A message that the [`MessageLog`] knows to be consumed
 //! or void is acknowledged and counted as [`skipped`](ConsumerCounts::skipped).
 #![cfg_attr(docsrs, feature(doc_cfg))]
+mod connection_url;
 mod consumer;
 mod dead_letters;
 mod delay;
@@ -98,6 +99,7 @@ mod schedule;
 mod source;
 mod time;
 
+pub use self::connection_url::{ConnectionUrl, ServerUrl, UrlError, UrlForm, UrlParameter};
 pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
     StartedDelivery,

@@ -13,7 +13,7 @@ use super::url::{SourceUrl, shown};
 
 #[derive(Debug)]
 pub(crate) struct RocketMq {
-    name_server: String,
+    url: String,
     shown: String,
     topic: String,
     group: String,
@@ -31,11 +31,11 @@ impl RocketMq {
         let (topic, group) = (source.need("topic", "topic")?, source.need("group", "group")?);
         let url = source.into_url("rocketmq", "topic and group")?;
         let host = url.host_str().unwrap_or_default();
-        Ok(Self { name_server: format!("{host}:{}", url.port().unwrap_or(9876)), shown: shown(&url), topic, group })
+        Ok(Self { url: format!("rocketmq://{host}:{}", url.port().unwrap_or(9876)), shown: shown(&url), topic, group })
     }
 
     pub(crate) async fn source(&self) -> anyhow::Result<RocketSource> {
-        let source = RocketSource::builder(&self.name_server, &self.topic, &self.group).build();
+        let source = RocketSource::builder(&*self.url, &self.topic, &self.group).build();
         let source = source.map_err(|error| anyhow!("--source {}: {error}", self.shown))?;
         source.declare(QUEUES).await.map_err(|error| {
             anyhow!("cannot use {self}: {}; is RocketMQ's name server there, and does it know a broker?", told(&error))
@@ -45,7 +45,7 @@ impl RocketMq {
 
     /// Publishes the lines. Returns the number of stored messages.
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        let publisher = RocketPublisher::builder(&self.name_server).give_up_after(PATIENCE).build()?;
+        let publisher = RocketPublisher::builder(&*self.url).give_up_after(PATIENCE).build()?;
         let publisher = &publisher;
         let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
         let sending = lines.map(|line| async move {

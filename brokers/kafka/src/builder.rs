@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::SourceError;
+use idempotent_mq::{ServerUrl, SourceError};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use tokio::runtime;
@@ -21,12 +21,12 @@ use crate::producer::{Producer, QuietContext};
 use crate::settler::KafkaSettler;
 use crate::topics::{Declaration, Topics};
 use crate::transactions::Transactions;
-use crate::{KafkaOptions, KafkaSource};
+use crate::{KafkaSource, options};
 
 /// A builder for a [`KafkaSource`].
 #[must_use]
 pub struct KafkaSourceBuilder {
-    server: KafkaOptions,
+    server: ServerUrl,
     topic: Arc<str>,
     group: Arc<str>,
     partitions: Option<i32>,
@@ -59,7 +59,7 @@ const FETCH_WAIT: &str = "fetch.wait.max.ms";
 const IN_FLIGHT: usize = 10_000;
 
 impl KafkaSourceBuilder {
-    pub(crate) fn new(server: KafkaOptions, topic: Arc<str>, group: Arc<str>) -> Self {
+    pub(crate) fn new(server: ServerUrl, topic: Arc<str>, group: Arc<str>) -> Self {
         Self {
             server,
             topic,
@@ -186,7 +186,14 @@ impl KafkaSourceBuilder {
     /// Some of the declared topics may have been created.
     pub async fn connect(self) -> Result<KafkaSource, SourceError> {
         self.check()?;
-        let transactions = self.transactions.as_deref().map(|id| self.server.transactions(id)).transpose()?;
+        let transactions = match &self.transactions {
+            Some(id) => {
+                let mut config = options::producer(&self.server)?;
+                config.set("transactional.id", id);
+                Some(config)
+            }
+            None => None,
+        };
         let setup = Setup { config: self.config()?, topics: self.topics(), transactions };
         let (dead, retry): (_, Option<Arc<str>>) = (setup.topics.dead.clone(), self.retry.map(Into::into));
         let assignment = Assignment::new(setup.transactions.is_some());
@@ -274,7 +281,7 @@ impl KafkaSourceBuilder {
     }
 
     fn config(&self) -> Result<ClientConfig, SourceError> {
-        let mut config = self.server.client()?;
+        let mut config = options::client(&self.server)?;
         let session = self.session_timeout.as_millis();
         config.set("group.id", &*self.group);
         config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
@@ -387,11 +394,11 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_a_tenth_of_a_second_unless_a_property_says_otherwise() {
-        let wait = |server: KafkaOptions| {
+        let wait = |server: ServerUrl| {
             let config = KafkaSourceBuilder::new(server, "orders".into(), "billing".into()).config().unwrap();
             config.get(FETCH_WAIT).map(str::to_owned)
         };
         assert_eq!(wait("kafka://a".into()).as_deref(), Some("100"));
-        assert_eq!(wait(KafkaOptions::new("kafka://a").property(FETCH_WAIT, "500")).as_deref(), Some("500"));
+        assert_eq!(wait("kafka://a?fetch.wait.max.ms=500".into()).as_deref(), Some("500"));
     }
 }

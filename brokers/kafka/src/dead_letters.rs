@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, SourceError, StoredLetter};
+use idempotent_mq::{LetterBox, ServerUrl, SourceError, StoredLetter};
 use rdkafka::message::Message;
 use tokio::task::spawn_blocking;
 
-use crate::KafkaOptions;
 use crate::error::{is_partition_missing, refused, transient};
 use crate::headers::HeaderWriter;
 use crate::letter_clients::{Opened, PUTTING_BACK, READING, config, original};
@@ -37,7 +36,7 @@ use crate::message::{Copy, Letter, removal};
 #[derive(Debug)]
 #[must_use]
 pub struct KafkaDeadLetters {
-    server: KafkaOptions,
+    server: ServerUrl,
     topic: String,
     dead: String,
     /// The topic that the operator names.
@@ -65,7 +64,7 @@ const REMOVING: &str = "removing a dead letter";
 
 impl KafkaDeadLetters {
     /// Creates a handle to the dead letters in `TOPIC-dead`.
-    pub fn new(server: impl Into<KafkaOptions>, topic: impl AsRef<str>) -> Self {
+    pub fn new(server: impl Into<ServerUrl>, topic: impl AsRef<str>) -> Self {
         Self {
             server: server.into(),
             topic: topic.as_ref().to_owned(),

@@ -22,11 +22,11 @@ pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) 
 /// Converts an error of the client.
 pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
     if let KafkaError::ClientConfig(_, description, name, _) = &error {
-        return fatal(doing, &format!("the property `{name}` is invalid: {description}; check the options"));
+        return fatal(doing, &format!("the property `{name}` is invalid: {description}; check the URL"));
     }
     if let KafkaError::ClientCreation(reason) = &error {
         // A file of the options is missing or damaged.
-        return fatal(doing, &format!("{reason}; check the options"));
+        return fatal(doing, &format!("{reason}; check the URL"));
     }
     let code = error.rdkafka_error_code();
     let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
@@ -87,11 +87,11 @@ fn words(error: &KafkaError) -> String {
 pub(crate) fn remedy(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::Authentication | Code::SaslAuthenticationFailed => {
-            "check the user, the password and the SASL mechanism in the options"
+            "check the user, the password and the SASL mechanism in the URL"
         }
-        Code::UnsupportedSASLMechanism => "choose a mechanism of the broker by `sasl_mechanism`",
+        Code::UnsupportedSASLMechanism => "choose a mechanism of the broker by `sasl_mechanism` in the URL",
         Code::SSL => {
-            "check the scheme of the URL, the certificate authority (`tls_ca`), and the certificate of the client (`tls_identity`)"
+            "check the scheme of the URL, the certificate authority (`tls_ca`), and the certificate of the client (`tls_certificate`)"
         }
         Code::UnknownTopicOrPartition | Code::UnknownTopic => {
             "create the topic by `declare` on the builder, or by `kafka-topics --create`"

@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use idempotent_mq::SourceError;
+use idempotent_mq::{ServerUrl, SourceError};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
@@ -10,9 +10,9 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::time::timeout;
 
-use crate::KafkaOptions;
 use crate::error::{copy_failure, failure, refused, transient};
 use crate::message::{Copy, Letter};
+use crate::options;
 use crate::place::PartitionName;
 use crate::producer::{Producer, QuietContext};
 use crate::topics::{exists, no_topic};
@@ -25,8 +25,8 @@ pub(crate) const PUTTING_BACK: &str = "putting a dead letter back";
 pub(crate) const READING: &str = "reading the dead letters";
 
 /// Returns the configuration of a client that reads without a group.
-pub(crate) fn config(server: &KafkaOptions) -> Result<ClientConfig, SourceError> {
-    let mut config = server.client()?;
+pub(crate) fn config(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
+    let mut config = options::client(server)?;
     // The client reads without a group only if a name is set. It neither joins nor commits.
     config.set("group.id", "idempotent-dead-letters").set("enable.auto.commit", "false");
     config.set("enable.partition.eof", "true").set("auto.offset.reset", "earliest");
@@ -73,7 +73,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Connects. Blocks the thread.
-    pub(crate) fn new(server: &KafkaOptions, dead: &str) -> Result<Self, SourceError> {
+    pub(crate) fn new(server: &ServerUrl, dead: &str) -> Result<Self, SourceError> {
         let config = config(server)?;
         let created = config.create_with_context(QuietContext::default());
         let consumer: StreamConsumer<QuietContext> =

@@ -63,7 +63,7 @@ mod transactions;
 
 pub use self::builder::{KafkaSourceBuilder, StartPosition};
 pub use self::dead_letters::KafkaDeadLetters;
-pub use self::options::KafkaOptions;
+pub use self::options::URL_FORM;
 pub use self::output::KafkaOutput;
 pub use self::publisher::KafkaPublisher;
 pub use self::settler::KafkaTag;

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_mq::{PublishError, SourceError};
+use idempotent_mq::{PublishError, ServerUrl, SourceError};
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
@@ -10,10 +10,10 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::future_producer::Delivery;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
-use crate::KafkaOptions;
 use crate::connection_error::{ConnectionError, KeepsError};
 use crate::error::{failure, publish_failure};
 use crate::message::Copy;
+use crate::options;
 
 /// A client that produces messages.
 pub(crate) struct Producer(Option<FutureProducer<QuietContext>>, ConnectionError);
@@ -45,10 +45,10 @@ impl Producer {
     /// Creates a client, which connects at once and in the background.
     ///
     /// # Errors
-    /// An option is invalid.
-    pub(crate) fn new(options: &KafkaOptions) -> Result<Self, SourceError> {
+    /// The URL is invalid.
+    pub(crate) fn new(server: &ServerUrl) -> Result<Self, SourceError> {
         let last = ConnectionError::default();
-        let created = options.producer()?.create_with_context(QuietContext(last.clone()));
+        let created = options::producer(server)?.create_with_context(QuietContext(last.clone()));
         created.map(|producer| Self(Some(producer), last)).map_err(|error| failure("configuring the client", error))
     }
 

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, publish_each};
+use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each};
 
-use crate::KafkaOptions;
 use crate::message::Copy;
 use crate::producer::Producer;
 
@@ -31,13 +30,13 @@ use crate::producer::Producer;
 ///   than the client or the broker permits.
 #[must_use]
 pub struct KafkaPublisher {
-    server: KafkaOptions,
+    server: ServerUrl,
     producer: Mutex<Option<Arc<Producer>>>,
 }
 
 impl KafkaPublisher {
     /// Creates a publisher, which connects at its first message.
-    pub fn new(server: impl Into<KafkaOptions>) -> Self {
+    pub fn new(server: impl Into<ServerUrl>) -> Self {
         Self { server: server.into(), producer: Mutex::default() }
     }
 

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::KafkaOptions;
 use crate::builder::KafkaSourceBuilder;
 use crate::error::fatal;
 use crate::member::Request;
@@ -32,7 +31,7 @@ impl KafkaSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        server: impl Into<KafkaOptions>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
@@ -41,7 +40,7 @@ impl KafkaSource {
 
     /// Returns a builder for a source that reads this topic as one member of this consumer group.
     pub fn builder(
-        server: impl Into<KafkaOptions>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> KafkaSourceBuilder {

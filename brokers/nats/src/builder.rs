@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, RetentionPolicy, Stream};
-use idempotent_mq::SourceError;
+use idempotent_mq::{ServerUrl, SourceError};
 
 use crate::connection::Connection;
 use crate::declare::{
@@ -17,12 +17,12 @@ use crate::pulls::Pulls;
 use crate::retry_marks::RetryMarks;
 use crate::settler::JetStreamSettler;
 use crate::unreadable::UnreadableMessages;
-use crate::{JetStreamSource, NatsOptions, StartPosition};
+use crate::{JetStreamSource, StartPosition};
 
 /// A builder for a [`JetStreamSource`].
 #[must_use]
 pub struct JetStreamSourceBuilder {
-    server: NatsOptions,
+    server: ServerUrl,
     stream: Arc<str>,
     consumer: Arc<str>,
     subjects: Option<Vec<String>>,
@@ -40,7 +40,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 
 impl JetStreamSourceBuilder {
-    pub(crate) fn new(server: NatsOptions, stream: Arc<str>, consumer: Arc<str>) -> Self {
+    pub(crate) fn new(server: ServerUrl, stream: Arc<str>, consumer: Arc<str>) -> Self {
         Self {
             server,
             stream,
@@ -142,7 +142,7 @@ impl JetStreamSourceBuilder {
     pub async fn connect(self) -> Result<JetStreamSource, SourceError> {
         let dead = self.dead.clone().unwrap_or_else(|| format!("{}-dead", self.stream));
         self.check(&dead)?;
-        let connection = Connection::open(&self.server).await?;
+        let connection = Connection::open(self.server.as_str()).await?;
         let stream = match &self.subjects {
             Some(subjects) => create_stream(&connection, self.stream_config(subjects)).await?,
             None => existing_stream(&connection, &self.stream).await?,

@@ -6,8 +6,8 @@ use async_nats::{Client, Event};
 use idempotent_mq::SourceError;
 use tokio::sync::watch;
 
-use crate::NatsOptions;
 use crate::error::{connect_failure, fatal};
+use crate::options;
 
 /// A connection to NATS.
 #[derive(Clone, Debug)]
@@ -22,17 +22,11 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// - `Fatal`: the URL or a file of the options is invalid, the server rejects the user, or its version is too old.
+    /// - `Fatal`: the URL or a file that it names is invalid, the server rejects the user, or its version is too old.
     /// - `Transient`: no server can be reached.
-    pub(crate) async fn open(options: &NatsOptions) -> Result<Self, SourceError> {
-        let addresses = options.addresses().map_err(|error| {
-            fatal("parsing the URL", "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS").with_cause(error)
-        })?;
-        let connect = options.client(&addresses).await.map_err(|error| {
-            let remedy =
-                "pass the path of a file that `nsc generate creds` wrote, or of a seed that `nk -gen user` wrote";
-            fatal("reading the credentials", remedy).with_cause(error)
-        })?;
+    pub(crate) async fn open(url: &str) -> Result<Self, SourceError> {
+        let (url, addresses) = options::parse(url)?;
+        let connect = options::client(&url).await?;
         let (lost, losses) = watch::channel(0);
         let connect = connect.event_callback(move |event| {
             if matches!(event, Event::Disconnected) {

@@ -26,7 +26,7 @@ pub(crate) fn unanswered(doing: &str, error: impl Error + Send + Sync + 'static)
 
 /// Converts an error of connecting to one of these hosts.
 pub(crate) fn connect_failure(hosts: &str, error: ConnectError) -> SourceError {
-    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse, TimedOut, Tls};
+    use ConnectErrorKind::{Authentication, AuthorizationViolation, TimedOut, Tls};
     use SourceErrorKind::{Fatal, Transient};
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
     let cause = error.source().map_or_else(|| error.to_string(), |source| source.to_string().trim().to_owned());
@@ -36,9 +36,6 @@ pub(crate) fn connect_failure(hosts: &str, error: ConnectError) -> SourceError {
             error.kind().to_string(),
             "check the user and the password in the URL, the token, the NKey, or the credentials file",
         ),
-        ServerParse => {
-            (Fatal, error.kind().to_string(), "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS")
-        }
         TimedOut => (
             Transient,
             format!("no answer within {REQUEST:?}"),
@@ -52,7 +49,7 @@ pub(crate) fn connect_failure(hosts: &str, error: ConnectError) -> SourceError {
         _ if error.kind() == Tls || io == Some(std::io::ErrorKind::InvalidData) => (
             Fatal,
             cause,
-            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)",
+            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_certificate`)",
         ),
         _ if cause == "expected INFO, got nothing" => (Transient, cause, unreached("closed")),
         _ if cause.starts_with("expected INFO") || io == Some(std::io::ErrorKind::InvalidInput) => {

@@ -13,9 +13,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idempotent_core::protocol::CAS_MARGIN;
 use idempotent_core::{CasBackend, Key, Record, StoreError, StoreErrorKind, Timestamp, Version, VersionedRecord};
+use idempotent_mq::ServerUrl;
 use serde::Deserialize;
 
-use crate::NatsOptions;
 use crate::bucket::{create_bucket, open_bucket, unopened};
 use crate::connection::Connection;
 use crate::error::{is_undecided, refusal};
@@ -77,7 +77,7 @@ const MARKER: &str = "Nats-Marker-Reason";
 const LONGEST_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 impl KvBackend {
-    /// Opens an existing bucket. The server is a URL or [`NatsOptions`].
+    /// Opens an existing bucket. [`URL_FORM`](crate::URL_FORM) is the form of the URL.
     ///
     /// # Errors
     /// - [`Schema`](StoreErrorKind::Schema): the URL, the credentials or the name are wrong, the bucket does not exist, or its
@@ -86,8 +86,8 @@ impl KvBackend {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    pub async fn open(server: impl Into<NatsOptions>, bucket: &str) -> Result<Self, StoreError> {
-        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
+    pub async fn open(server: impl Into<ServerUrl>, bucket: &str) -> Result<Self, StoreError> {
+        let connection = Connection::open(server.into().as_str()).await.map_err(unopened)?;
         let stream = open_bucket(&connection, bucket).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
     }
@@ -100,8 +100,8 @@ impl KvBackend {
     ///
     /// # Cancellation
     /// The bucket may be created.
-    pub async fn create(server: impl Into<NatsOptions>, bucket: &str, replicas: usize) -> Result<Self, StoreError> {
-        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
+    pub async fn create(server: impl Into<ServerUrl>, bucket: &str, replicas: usize) -> Result<Self, StoreError> {
+        let connection = Connection::open(server.into().as_str()).await.map_err(unopened)?;
         let stream = create_bucket(&connection, bucket, replicas).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
     }

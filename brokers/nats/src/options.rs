@@ -1,28 +1,31 @@
-//! The options of a connection.
-use std::fmt;
-use std::path::PathBuf;
+//! URLs of NATS servers, and the options of a connection.
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
-use percent_encoding::percent_decode_str;
+use idempotent_mq::{ConnectionUrl, SourceError, UrlForm, UrlParameter};
 
-/// The address and the options of a connection to NATS. A URL converts into options without further settings.
+use crate::error::fatal;
+
+/// The form of the URLs of NATS. A user without a password is a token.
 ///
-/// ```
-/// use idempotent_nats::NatsOptions;
-///
-/// let options = NatsOptions::new("tls://nats.example.com").credentials("billing.creds").tls_ca("ca.pem");
-/// // `Debug` shows nothing of the URL, which may contain a password.
-/// assert!(!format!("{options:?}").contains("example"));
-/// ```
-#[derive(Clone)]
-#[must_use]
-pub struct NatsOptions {
-    pub(crate) url: String,
-    credentials: Option<PathBuf>,
-    nkey: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    identity: Option<(PathBuf, PathBuf)>,
+/// Connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
+pub const URL_FORM: UrlForm = UrlForm {
+    broker: "NATS JetStream",
+    schemes: &["nats", "tls"],
+    tls: Some("tls"),
+    form: "nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]",
+    parameters: &[
+        parameter("credentials", "FILE", "the credentials of a user, as `nsc generate creds` writes them"),
+        parameter("nkey", "FILE", "the seed of a user's NKey, as `nk -gen user` writes it"),
+        parameter("tls_ca", "FILE", "the certificate authority of the server, by default one of the operating system"),
+        parameter("tls_certificate", "FILE", "the client's certificate, for a server that verifies clients"),
+        parameter("tls_key", "FILE", "the private key of the client's certificate"),
+    ],
+    dotted: None,
+};
+
+const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {
+    UrlParameter { name, value, meaning }
 }
 
 /// The maximum time of a request. Calls that take longer are errors, and are repeated.
@@ -30,116 +33,59 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(5);
 /// The interval of pings, which detect a connection that is half open.
 const PING: Duration = Duration::from_secs(10);
 
-impl NatsOptions {
-    /// Creates options with a URL, or several separated by commas: `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS. A user
-    /// without a password is a token. Characters such as `@` are percent-encoded.
-    ///
-    /// Connecting sets the default `CryptoProvider` of rustls to `ring`, unless the process has set one.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), credentials: None, nkey: None, ca: None, identity: None }
+/// Parses a URL. The usual list of whole URLs is accepted as well.
+///
+/// # Errors
+/// `Fatal`: the URL is invalid.
+pub(crate) fn parse(url: &str) -> Result<(ConnectionUrl, Vec<ServerAddr>), SourceError> {
+    let listed = URL_FORM.schemes.iter().fold(url.to_owned(), |url, scheme| url.replace(&format!(",{scheme}://"), ","));
+    let parsed = URL_FORM.parse(&listed)?;
+    if parsed.parameter("tls_certificate").is_some() != parsed.parameter("tls_key").is_some() {
+        return Err(URL_FORM.error(url, "set both `tls_certificate` and `tls_key`, or neither").into());
     }
-
-    /// Sets the credentials file of a user, as `nsc generate creds` writes it.
-    ///
-    /// # Default
-    /// The user in the URL, or none
-    pub fn credentials(mut self, file: impl Into<PathBuf>) -> Self {
-        self.credentials = Some(file.into());
-        self
-    }
-
-    /// Sets the file with the seed of a user's NKey, as `nk -gen user` writes it.
-    ///
-    /// # Default
-    /// The user in the URL, or none
-    pub fn nkey(mut self, file: impl Into<PathBuf>) -> Self {
-        self.nkey = Some(file.into());
-        self
-    }
-
-    /// Sets the file of the certificate authority that signed the server's certificate.
-    ///
-    /// # Default
-    /// The authorities of the operating system
-    pub fn tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
-        self.ca = Some(file.into());
-        self
-    }
-
-    /// Sets the files of the client's certificate and its private key, for a server that verifies clients.
-    ///
-    /// # Default
-    /// None
-    pub fn tls_identity(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
-        self
-    }
-
-    /// Parses the URLs.
-    ///
-    /// # Errors
-    /// A URL is invalid, or has no host.
-    pub(crate) fn addresses(&self) -> Result<Vec<ServerAddr>, std::io::Error> {
-        let addresses: Vec<ServerAddr> = self.url.split(',').map(|url| url.trim().parse()).collect::<Result<_, _>>()?;
-        if addresses.iter().any(|address| address.host().is_empty()) {
-            return Err(std::io::Error::other("a URL has no host"));
-        }
-        Ok(addresses)
-    }
-
-    /// Converts the options for the client. The client ignores a user in a URL.
-    ///
-    /// # Errors
-    /// A file with credentials or with a seed cannot be read.
-    pub(crate) async fn client(&self, addresses: &[ServerAddr]) -> std::io::Result<ConnectOptions> {
-        let mut options = ConnectOptions::new()
-            .name("idempotent")
-            .connection_timeout(REQUEST)
-            .request_timeout(Some(REQUEST))
-            .ping_interval(PING);
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let named =
-            addresses.iter().find_map(|address| Some((decoded(address.username()?), address.password().map(decoded))));
-        options = match named {
-            Some((user, Some(password))) => options.user_and_password(user, password),
-            Some((token, None)) => options.token(token),
-            None => options,
-        };
-        if let Some(file) = &self.credentials {
-            options = options.credentials_file(file).await?;
-        }
-        if let Some(file) = &self.nkey {
-            let seed = seed(&tokio::fs::read_to_string(file).await?).map(str::to_owned);
-            options = options.nkey(seed.ok_or_else(|| std::io::Error::other("the file contains no seed of a user"))?);
-        }
-        if let Some(file) = &self.ca {
-            options = options.add_root_certificates(file.clone());
-        }
-        if let Some((certificate, key)) = &self.identity {
-            options = options.add_client_certificate(certificate.clone(), key.clone());
-        }
-        Ok(options)
-    }
+    let addresses = parsed.hosts().iter().map(|host| format!("{}://{host}", parsed.scheme()).parse());
+    let addresses: std::io::Result<_> = addresses.collect();
+    let addresses = addresses.map_err(|error| URL_FORM.error(url, error.to_string()))?;
+    Ok((parsed, addresses))
 }
 
-/// Returns the seed of a user in the text of a file, which may also contain the public key.
-fn seed(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).find(|line| line.starts_with("SU"))
+/// Converts the options for the client.
+///
+/// # Errors
+/// `Fatal`: a file with credentials or with a seed cannot be read.
+pub(crate) async fn client(url: &ConnectionUrl) -> Result<ConnectOptions, SourceError> {
+    let options = ConnectOptions::new()
+        .name("idempotent")
+        .connection_timeout(REQUEST)
+        .request_timeout(Some(REQUEST))
+        .ping_interval(PING);
+    let mut options = match url.user() {
+        Some((user, Some(password))) => options.user_and_password(user.to_owned(), password.to_owned()),
+        Some((token, None)) => options.token(token.to_owned()),
+        None => options,
+    };
+    options = authenticated(options, url).await.map_err(|error| {
+        let remedy = "pass the path of a file that `nsc generate creds` wrote, or of a seed that `nk -gen user` wrote";
+        fatal("reading the credentials", remedy).with_cause(error)
+    })?;
+    if let Some(file) = url.parameter("tls_ca") {
+        options = options.add_root_certificates(file.into());
+    }
+    if let (Some(certificate), Some(key)) = (url.parameter("tls_certificate"), url.parameter("tls_key")) {
+        options = options.add_client_certificate(certificate.into(), key.into());
+    }
+    Ok(options)
 }
 
-impl<S: Into<String>> From<S> for NatsOptions {
-    fn from(url: S) -> Self {
-        Self::new(url)
+async fn authenticated(mut options: ConnectOptions, url: &ConnectionUrl) -> std::io::Result<ConnectOptions> {
+    if let Some(file) = url.parameter("credentials") {
+        options = options.credentials_file(file).await?;
     }
-}
-
-/// Shows nothing of the URL.
-impl fmt::Debug for NatsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NatsOptions")
-            .field("credentials", &self.credentials)
-            .field("nkey", &self.nkey)
-            .field("ca", &self.ca)
-            .finish_non_exhaustive()
+    if let Some(file) = url.parameter("nkey") {
+        let text = tokio::fs::read_to_string(file).await?;
+        // The file may also contain the public key.
+        let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU")).map(str::to_owned);
+        options = options.nkey(seed.ok_or_else(|| std::io::Error::other("the file contains no seed of a user"))?);
     }
+    Ok(options)
 }

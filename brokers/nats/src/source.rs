@@ -7,9 +7,8 @@ use async_nats::Message;
 use async_nats::jetstream;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use idempotent_mq::{DelaySupport, Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, Delivery, Received, ServerUrl, Settle, Settlement, Source, SourceCapabilities, SourceError};
 
-use crate::NatsOptions;
 use crate::builder::JetStreamSourceBuilder;
 use crate::error::fatal;
 use crate::headers::delivery;
@@ -37,7 +36,7 @@ impl JetStreamSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        server: impl Into<NatsOptions>,
+        server: impl Into<ServerUrl>,
         stream: impl Into<Arc<str>>,
         consumer: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
@@ -46,7 +45,7 @@ impl JetStreamSource {
 
     /// Returns a builder for a source that reads this stream as one member of this durable consumer.
     pub fn builder(
-        server: impl Into<NatsOptions>,
+        server: impl Into<ServerUrl>,
         stream: impl Into<Arc<str>>,
         consumer: impl Into<Arc<str>>,
     ) -> JetStreamSourceBuilder {

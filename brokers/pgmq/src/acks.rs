@@ -93,13 +93,12 @@ pub(crate) fn columns<'a>(tags: impl Iterator<Item = &'a PgmqTag>) -> (Vec<i64>,
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::PgmqOptions;
 
     #[tokio::test]
     async fn the_task_ends_with_its_queue() {
         let (sender, waiting) = mpsc::unbounded_channel();
         drop(sender);
-        let connections = Connections::new(&PgmqOptions::new("postgres://127.0.0.1:1/none")).unwrap();
+        let connections = Connections::new(&"postgres://127.0.0.1:1/none".into()).unwrap();
         run(waiting, Arc::new(connections), "SELECT 1".into()).await;
     }
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::SourceError;
+use idempotent_mq::{ServerUrl, SourceError};
 
 use crate::acks::AckQueue;
 use crate::connections::Connections;
@@ -14,12 +14,12 @@ use crate::settler::PgmqSettler;
 use crate::setup::{check, create};
 use crate::statements::Statements;
 use crate::wakeups::Wakeups;
-use crate::{PgmqOptions, PgmqSource};
+use crate::PgmqSource;
 
 /// A builder for a [`PgmqSource`].
 #[must_use]
 pub struct PgmqSourceBuilder {
-    server: PgmqOptions,
+    server: ServerUrl,
     queue: Arc<str>,
     dead: Option<String>,
     visibility: Duration,
@@ -29,7 +29,7 @@ pub struct PgmqSourceBuilder {
 }
 
 impl PgmqSourceBuilder {
-    pub(crate) fn new(server: PgmqOptions, queue: Arc<str>) -> Self {
+    pub(crate) fn new(server: ServerUrl, queue: Arc<str>) -> Self {
         Self {
             server,
             queue,

@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use idempotent_mq::{ServerUrl, SourceError};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, Postgres};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::PgmqOptions;
 use crate::error::{QueryError, ends_connections};
-use idempotent_mq::SourceError;
+use crate::options;
 
 /// The maximum time for a connection, and for the result of a statement.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
@@ -27,13 +27,14 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Parses the options, and connects later.
+    /// Parses the URL, and connects later.
     ///
     /// # Errors
     /// The URL is invalid.
-    pub(crate) fn new(options: &PgmqOptions) -> Result<Self, SourceError> {
-        let permits = Semaphore::new(usize::try_from(options.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS));
-        Ok(Self { options: options.parse()?.application_name("idempotent"), permits, idle: Mutex::default() })
+    pub(crate) fn new(server: &ServerUrl) -> Result<Self, SourceError> {
+        let (options, connections) = options::parse(server)?;
+        let permits = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
+        Ok(Self { options: options.application_name("idempotent"), permits, idle: Mutex::default() })
     }
 
     /// Runs a statement in a transaction of its own, and returns its rows.

@@ -2,12 +2,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{LetterBox, Position, ServerUrl, SourceError, SourceErrorKind, StoredLetter};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
 
-use crate::PgmqOptions;
 use crate::connections::Connections;
 use crate::error::{failure, fatal, unreadable};
 use crate::message::StoredMessage;
@@ -37,7 +36,7 @@ use crate::statements::LetterStatements;
 #[derive(Debug)]
 #[must_use]
 pub struct PgmqDeadLetters {
-    server: PgmqOptions,
+    server: ServerUrl,
     queue: String,
     dead: String,
     opened: Option<Arc<OpenLetters>>,
@@ -73,7 +72,7 @@ const REMOVING: &str = "removing a dead letter";
 
 impl PgmqDeadLetters {
     /// Creates a handle to the dead letters in `QUEUE_dead`.
-    pub fn new(server: impl Into<PgmqOptions>, queue: impl Into<String>) -> Self {
+    pub fn new(server: impl Into<ServerUrl>, queue: impl Into<String>) -> Self {
         let queue = queue.into();
         Self {
             server: server.into(),

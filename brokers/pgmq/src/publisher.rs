@@ -3,13 +3,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, publish_each};
+use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
 use tokio::sync::OnceCell;
 
-use crate::PgmqOptions;
 use crate::connections::Connections;
 use crate::error::{Failure, QueryError, in_transaction};
 use crate::statements::SEND;
@@ -37,14 +36,14 @@ use crate::{body, headers, pooler};
 ///   statements or refuses `options` of the URL, or PostgreSQL cannot store the message.
 #[must_use]
 pub struct PgmqPublisher {
-    server: PgmqOptions,
+    server: ServerUrl,
     connections: OnceCell<Arc<Connections>>,
     exact: bool,
 }
 
 impl PgmqPublisher {
     /// Creates a publisher, which connects at its first message.
-    pub fn new(server: impl Into<PgmqOptions>) -> Self {
+    pub fn new(server: impl Into<ServerUrl>) -> Self {
         Self { server: server.into(), connections: OnceCell::new(), exact: false }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DelaySupport, Delivery, Received, Settle, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, Delivery, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError};
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinHandle;
 
@@ -13,7 +13,7 @@ use crate::error::{failure, transient};
 use crate::message::StoredMessage;
 use crate::settler::PgmqSettler;
 use crate::wakeups::Wakeups;
-use crate::{PgmqOptions, PgmqTag};
+use crate::PgmqTag;
 
 /// A source that reads a queue of PGMQ. Any number of sources share the messages. See the [crate documentation](crate) for an
 /// example.
@@ -37,12 +37,12 @@ impl PgmqSource {
     ///
     /// # Cancellation
     /// Nothing changes.
-    pub async fn connect(server: impl Into<PgmqOptions>, queue: impl Into<Arc<str>>) -> Result<Self, SourceError> {
+    pub async fn connect(server: impl Into<ServerUrl>, queue: impl Into<Arc<str>>) -> Result<Self, SourceError> {
         Self::builder(server, queue).connect().await
     }
 
     /// Returns a builder for a source that reads this queue.
-    pub fn builder(server: impl Into<PgmqOptions>, queue: impl Into<Arc<str>>) -> PgmqSourceBuilder {
+    pub fn builder(server: impl Into<ServerUrl>, queue: impl Into<Arc<str>>) -> PgmqSourceBuilder {
         PgmqSourceBuilder::new(server.into(), queue.into())
     }
 

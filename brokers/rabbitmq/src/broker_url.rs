@@ -3,11 +3,32 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use idempotent_core::__private::url::unreached;
+use idempotent_mq::{UrlError, UrlForm, UrlParameter};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 
 use crate::SettingError;
 use crate::error::{ACCESS_REFUSED, NOT_ALLOWED};
+
+/// The form of the URLs of RabbitMQ.
+pub const URL_FORM: UrlForm = UrlForm {
+    broker: "RabbitMQ",
+    schemes: &["amqp", "amqps"],
+    tls: Some("amqps"),
+    form: "amqp://USER:PASSWORD@HOST:PORT/VHOST",
+    parameters: &[
+        parameter("heartbeat", "SECONDS", "the interval of heartbeats, by default 10 s; 0 for none"),
+        parameter("connection_timeout", "MILLISECONDS", "the time for the TCP connection; 10 s limit the whole opening"),
+        parameter("channel_max", "NUMBER", "the most channels of a connection, by default the number of the broker"),
+        parameter("frame_max", "BYTES", "the largest frame, by default the size of the broker"),
+        parameter("auth_mechanism", "NAME", "`plain` (the default), `amqplain`, `anonymous` or `external`"),
+    ],
+    dotted: None,
+};
+
+const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {
+    UrlParameter { name, value, meaning }
+}
 
 /// The parsed URL of a broker.
 #[derive(Clone)]
@@ -23,11 +44,12 @@ impl BrokerUrl {
     /// Parses a URL.
     ///
     /// # Errors
-    /// The URL is invalid. The error does not contain the URL, which has a password.
+    /// The URL is invalid. The error does not contain the password.
     pub(crate) fn parse(url: &str) -> Result<Self, SettingError> {
-        let mut uri: AMQPUri = url.parse().map_err(|_| {
-            SettingError::new("URL: invalid; use `amqp://USER:PASSWORD@HOST:PORT/VHOST`, with %2f for a vhost of /")
-        })?;
+        let invalid = |error: UrlError| SettingError::new(error.to_string());
+        URL_FORM.parse(url).map_err(invalid)?;
+        let rule = || format!("use `{}`, with %2f for a vhost of /, and numbers where they are required", URL_FORM.form);
+        let mut uri: AMQPUri = url.parse().map_err(|_| invalid(URL_FORM.error(url, rule())))?;
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "tls") {
             return Err(SettingError::new("URL: amqps:// needs TLS; enable the feature `tls` of idempotent-rabbitmq"));
         }

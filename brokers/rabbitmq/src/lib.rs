@@ -75,6 +75,7 @@ mod shared_connection;
 mod source;
 mod topology;
 
+pub use self::broker_url::URL_FORM;
 pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
 pub use self::delay_queues::DelayTopology;

@@ -9,7 +9,6 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use crate::StreamsSource;
 use crate::connection::{Connection, client};
 use crate::due_times::DueTimes;
-use crate::error::failure;
 use crate::headers::FieldMapping;
 use crate::options::{BLOCK, StartPosition, TrimPolicy};
 use crate::settler::{ConsumerSettings, StreamsSettler};
@@ -141,7 +140,7 @@ impl StreamsSourceBuilder {
     /// # Cancellation
     /// The group may have been created.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
-        let client = client(&self.url).map_err(|error| failure("parsing the URL", error))?;
+        let client = client(&self.url)?;
         let declare = self.declare;
         let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
         let consumer = match self.consumer {

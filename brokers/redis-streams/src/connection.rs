@@ -2,7 +2,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_mq::SourceError;
+use idempotent_mq::{SourceError, UrlForm, UrlParameter};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, ScriptInvocation, Value};
 use tokio::sync::Mutex;
@@ -14,7 +14,29 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Response timeout, in addition to the time that a command blocks on the server.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
-pub(crate) fn client(url: &str) -> Result<Client, RedisError> {
+/// The form of the URLs of Redis Streams. The schemes `valkey` and `valkeys` are equivalent, and `redis+unix:PATH` names a socket.
+pub const URL_FORM: UrlForm = UrlForm {
+    broker: "Redis Streams",
+    schemes: &["redis", "rediss", "valkey", "valkeys"],
+    tls: Some("rediss"),
+    form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
+    parameters: &[UrlParameter { name: "protocol", value: "NAME", meaning: "`resp2` (the default) or `resp3`" }],
+    dotted: None,
+};
+
+/// Creates a client, which connects later.
+///
+/// # Errors
+/// `Fatal`: the URL is invalid, or needs a feature that is off.
+pub(crate) fn client(url: &str) -> Result<Client, SourceError> {
+    let is_socket = ["unix:", "redis+unix:", "valkey+unix:"].iter().any(|scheme| url.starts_with(scheme));
+    if !is_socket {
+        URL_FORM.parse(url)?;
+    }
+    connected_later(url).map_err(|error| failure("parsing the URL", error))
+}
+
+fn connected_later(url: &str) -> Result<Client, RedisError> {
     let info = url.into_connection_info()?;
     // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
     let settings = info.redis_settings().clone().set_skip_set_lib_name();

@@ -7,7 +7,6 @@ use idempotent_mq::{LetterBox, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use crate::connection::{Connection, client};
-use crate::error::failure;
 use crate::headers::{FieldMapping, Fields, add, decode_letter, fits_into_script};
 use crate::reply;
 use crate::scripts::BACK;
@@ -61,7 +60,7 @@ impl StreamsDeadLetters {
     /// # Errors
     /// `Fatal` if the URL is invalid.
     pub fn new(url: impl AsRef<str>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
+        let client = client(url.as_ref())?;
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
         let layout = FieldMapping { stream: dead, body: "body".to_owned(), id: None, business_key: None };

@@ -78,7 +78,7 @@ impl StreamsPublisher {
     /// # Errors
     /// `Fatal` if the URL is invalid.
     pub fn new(url: impl AsRef<str>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref()).map_err(|error| failure("parsing the URL", error))?;
+        let client = client(url.as_ref())?;
         Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 

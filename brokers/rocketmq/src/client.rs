@@ -4,8 +4,6 @@
 //! until its messages are settled. The runtime is therefore separate from the caller's and has one thread for each call.
 use std::fmt;
 use std::future::Future;
-#[cfg(feature = "tls")]
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -15,10 +13,10 @@ use rocketmq_client_rust::{
     AclClientRPCHook, ClientConfig, ClientRuntime, ClientRuntimeConfig, SessionCredentials, TelemetryHandle,
 };
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
+use idempotent_mq::{ServerUrl, UrlError, UrlForm, UrlParameter};
 use tracing::warn;
 
 use crate::SettingError;
-use crate::settings::check_servers;
 
 /// Number of blocking threads in addition to the threads for listeners.
 const EXTRA_THREADS: usize = 8;
@@ -70,26 +68,74 @@ where
     owner.shutdown_runtime_blocking_with_timeout(SHUTDOWN_TIMEOUT).map(drop).map_err(|e| e.to_string())
 }
 
+/// The form of the URLs of RocketMQ: its name servers, whose default port is 9876.
+///
+/// With an access key and a secret key, the client signs its requests by HMAC-SHA1, the default of RocketMQ. TLS encrypts all
+/// connections, so the name servers and the brokers must accept it. Connecting by TLS sets the default `CryptoProvider` of rustls to
+/// `aws-lc-rs`, unless the process has set one.
+pub const URL_FORM: UrlForm = UrlForm {
+    broker: "RocketMQ",
+    schemes: &["rocketmq", "rocketmqs"],
+    tls: Some("rocketmqs"),
+    form: "rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST[:PORT][,HOST[:PORT]]",
+    parameters: &[UrlParameter {
+        name: "tls_ca",
+        value: "FILE",
+        meaning: "the certificates that the client trusts, in PEM, which TLS requires",
+    }],
+    dotted: None,
+};
+
 /// The name servers, and the security of all connections to them and to the brokers.
 #[derive(Clone)]
 pub(crate) struct ClientSettings {
     /// `HOST:PORT`, or `HOST:PORT;HOST:PORT` for several.
     pub(crate) name_servers: String,
     /// The access key and the secret key.
-    pub(crate) credentials: Option<[String; 2]>,
+    credentials: Option<[String; 2]>,
     /// The file with the certificates that the client trusts.
-    #[cfg(feature = "tls")]
-    pub(crate) tls_ca: Option<PathBuf>,
+    tls_ca: Option<String>,
+    /// The error of an invalid URL.
+    invalid: Option<UrlError>,
 }
 
 impl ClientSettings {
-    pub(crate) fn new(name_servers: String) -> Self {
-        Self {
-            name_servers,
+    /// Parses a URL. An error is kept for [`check`](Self::check).
+    pub(crate) fn new(server: &ServerUrl) -> Self {
+        Self::parse(server.as_str()).unwrap_or_else(|error| Self {
+            name_servers: String::new(),
             credentials: None,
-            #[cfg(feature = "tls")]
             tls_ca: None,
+            invalid: Some(error),
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, UrlError> {
+        let url = URL_FORM.parse(text)?;
+        let refused = |rule: &str| Err(URL_FORM.error(text, rule));
+        let credentials = match url.user() {
+            Some((access, Some(secret))) if !access.is_empty() => Some([access.to_owned(), secret.to_owned()]),
+            Some(_) => return refused("the access key or the secret key is empty; set both"),
+            None => None,
+        };
+        if !["", "/"].contains(&url.path()) {
+            return refused("a path has no meaning; the topic is another argument");
         }
+        let tls_ca = url.parameter("tls_ca").map(str::to_owned);
+        match (url.scheme() == "rocketmqs", &tls_ca) {
+            (true, _) if cfg!(not(feature = "tls")) => {
+                return refused("this build has no TLS; enable the feature `tls` of `idempotent-rocketmq`");
+            }
+            (true, None) => return refused("set `tls_ca` to a file with the certificates that the client trusts"),
+            (false, Some(_)) => return refused("`tls_ca` has no effect without TLS; use `rocketmqs://`"),
+            _ => {}
+        }
+        let with_port = |host: &String| match host.rsplit_once(':') {
+            Some((_, port)) if !port.contains(']') => host.clone(),
+            _ => format!("{host}:9876"),
+        };
+        let name_servers = url.hosts().iter().map(with_port).collect::<Vec<_>>().join(";");
+        Ok(Self { name_servers, credentials, tls_ca, invalid: None })
     }
 
     /// Returns the hook that signs all requests.
@@ -99,15 +145,13 @@ impl ClientSettings {
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        check_servers(&self.name_servers)?;
-        if self.credentials.iter().flatten().any(String::is_empty) {
-            return Err(SettingError::new("credentials: the access key or the secret key is empty; set both"));
+        if let Some(error) = &self.invalid {
+            return Err(SettingError::new(error.to_string()));
         }
-        #[cfg(feature = "tls")]
         if let Some(path) = &self.tls_ca
             && let Err(error) = std::fs::File::open(path)
         {
-            let text = format!("tls_ca: {} cannot be read: {error}; name a PEM file with certificates", path.display());
+            let text = format!("tls_ca: {path} cannot be read: {error}; name a PEM file with certificates");
             return Err(SettingError::new(text));
         }
         Ok(())
@@ -136,11 +180,38 @@ pub(crate) fn client_config(settings: &ClientSettings) -> ClientConfig {
         // In its test mode, the client would trust every certificate.
         config.set_tls_test_mode_enable(false);
         config.set_tls_client_auth_server(true);
-        config.set_tls_client_trust_cert_path(path.display().to_string());
+        config.set_tls_client_trust_cert_path(path.clone());
     }
     let number = CLIENTS.fetch_add(1, Relaxed);
     config.set_instance_name(format!("idempotent-{}-{number}", std::process::id()).into());
     // After a crash, acknowledgements that were not yet reported are lost. The default interval is 5 s.
     config.set_persist_consumer_offset_interval(1_000);
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_the_servers_and_possibly_keys_and_certificates() {
+        let settings = |url: &str| ClientSettings::new(&url.into());
+        let plain = settings("rocketmq://a,[::1]:7,[::1]/");
+        assert_eq!((&*plain.name_servers, plain.invalid.is_none()), ("a:9876;[::1]:7;[::1]:9876", true));
+        let keys = settings("rocketmq://ledger:p%40%3a@h");
+        assert_eq!(keys.credentials, Some(["ledger".to_owned(), "p@:".to_owned()]));
+        for (url, rule) in [
+            ("localhost:9876", "use `rocketmq://"),
+            ("rocketmq://h:0", "port 0"),
+            ("rocketmq://:s@h", "set both"),
+            ("rocketmq://ledger@h", "set both"),
+            ("rocketmq://h/orders", "a path has no meaning"),
+            ("rocketmq://h?ca=x", "unknown parameter `ca`"),
+            ("rocketmq://h?tls_ca=x", "use `rocketmqs://`"),
+            ("rocketmqs://h", if cfg!(feature = "tls") { "set `tls_ca`" } else { "enable the feature `tls`" }),
+        ] {
+            let error = settings(url).check().map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|error| error.contains(rule)), "{url}: {error:?}");
+        }
+    }
 }

@@ -5,8 +5,6 @@ mod open_session;
 mod session;
 
 use std::fmt;
-#[cfg(feature = "tls")]
-use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,7 +43,7 @@ use crate::settings::check_name;
 /// use idempotent_rocketmq::RocketDeadLetters;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut letters = RocketDeadLetters::new("localhost:9876", "orders", "billing")?;
+/// let mut letters = RocketDeadLetters::new("rocketmq://localhost", "orders", "billing")?;
 /// let redriven = Redrive::new().limit(10).run(&mut letters).await;
 /// println!("{} put back", redriven.put_back);
 /// redriven.failed.map_or(Ok(()), |failed| Err(failed.into()))
@@ -83,25 +81,25 @@ impl RocketDeadLetters {
     /// [`RocketSource::builder`](crate::RocketSource::builder).
     ///
     /// # Errors
-    /// The name servers or a name is invalid.
+    /// The URL or a name is invalid.
     pub fn new(
-        name_servers: impl Into<String>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<String>,
         group: impl Into<String>,
     ) -> Result<Self, SettingError> {
-        Self::builder(name_servers, topic, group).build()
+        Self::builder(server, topic, group).build()
     }
 
     /// Returns a builder for a handle to the dead letters of this group.
     pub fn builder(
-        name_servers: impl Into<String>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<String>,
         group: impl Into<String>,
     ) -> RocketDeadLettersBuilder {
         let group = group.into();
         RocketDeadLettersBuilder {
             settings: LetterSettings {
-                client: ClientSettings::new(name_servers.into()),
+                client: ClientSettings::new(&server.into()),
                 topic: topic.into(),
                 to: None,
                 dead_topic: format!("{group}-dead"),
@@ -142,29 +140,10 @@ impl RocketDeadLettersBuilder {
         self
     }
 
-    /// Sets the access key and the secret key, as in [`RocketSourceBuilder::credentials`](crate::RocketSourceBuilder::credentials).
-    ///
-    /// # Default
-    /// None: requests are not signed
-    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
-        self.settings.client.credentials = Some([access_key.into(), secret_key.into()]);
-        self
-    }
-
-    /// Encrypts all connections with TLS, as in [`RocketSourceBuilder::tls_ca`](crate::RocketSourceBuilder::tls_ca).
-    ///
-    /// # Default
-    /// None: connections are not encrypted
-    #[cfg(feature = "tls")]
-    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
-        self.settings.client.tls_ca = Some(certificates.into());
-        self
-    }
-
     /// Builds the handle, which connects on first use.
     ///
     /// # Errors
-    /// The name servers, a name, the credentials or the certificates are invalid.
+    /// The URL or a name is invalid, or the certificates cannot be read.
     pub fn build(self) -> Result<RocketDeadLetters, SettingError> {
         let LetterSettings { client, topic, to, group, dead_topic, operator_group } = &self.settings;
         client.check()?;

@@ -25,7 +25,7 @@ use crate::RocketPublisher;
 /// use idempotent_rocketmq::{RocketDelay, RocketPublisher};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let publisher = RocketPublisher::builder("localhost:9876").build()?;
+/// let publisher = RocketPublisher::builder("rocketmq://localhost").build()?;
 /// let limits = RocketDelay::new(publisher, "order_limits");
 /// // 30 minutes are a delay level.
 /// let at = Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed()? + Duration::from_secs(30 * 60);

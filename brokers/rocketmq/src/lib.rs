@@ -26,7 +26,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let source = RocketSource::builder("localhost:9876", "orders", "billing").build()?;
+//!     let source = RocketSource::builder("rocketmq://localhost", "orders", "billing").build()?;
 //!     source.declare(4).await?; // unless the topic exists
 //!     // In production, use a durable store that all consumers of the group share.
 //!     let executor = Executor::new(MemoryStore::new());
@@ -36,7 +36,7 @@
 //!     let consuming = tokio::spawn(consumer.run(stop));
 //!
 //!     // The same order under two ids: the second message is acknowledged without a run.
-//!     let publisher = RocketPublisher::builder("localhost:9876").build()?;
+//!     let publisher = RocketPublisher::builder("rocketmq://localhost").build()?;
 //!     for id in ["m-1", "m-2"] {
 //!         publisher.publish(&OutboundMessage::new("orders", id, r#"{"number":17,"cents":500}"#)).await?;
 //!     }

@@ -5,8 +5,6 @@ mod outbox;
 
 use std::collections::HashMap;
 use std::fmt;
-#[cfg(feature = "tls")]
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +37,7 @@ use crate::settings::check_name;
 /// use idempotent_rocketmq::RocketPublisher;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let publisher = RocketPublisher::builder("localhost:9876").build()?;
+/// let publisher = RocketPublisher::builder("rocketmq://localhost").build()?;
 /// match publisher.publish(&OutboundMessage::new("payments:paid", "payment-17", r#"{"order":17}"#)).await {
 ///     Ok(published) => println!("stored at {:?}", published.position),
 ///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
@@ -132,33 +130,10 @@ impl RocketPublisherBuilder {
         self
     }
 
-    /// Sets the access key and the secret key with which the client signs its requests, for brokers with authentication. The
-    /// signature is HMAC-SHA1, the default of RocketMQ.
-    ///
-    /// # Default
-    /// None: requests are not signed
-    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
-        self.client.credentials = Some([access_key.into(), secret_key.into()]);
-        self
-    }
-
-    /// Encrypts all connections with TLS, and verifies the servers by the certificates in this PEM file. The name servers and the
-    /// brokers must accept TLS.
-    ///
-    /// Connecting sets the default `CryptoProvider` of rustls to `aws-lc-rs`, unless the process has set one.
-    ///
-    /// # Default
-    /// None: connections are not encrypted
-    #[cfg(feature = "tls")]
-    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
-        self.client.tls_ca = Some(certificates.into());
-        self
-    }
-
     /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// The name servers, the group, the delay levels, the credentials or the certificates are invalid.
+    /// The URL, the group or the delay levels are invalid, or the certificates cannot be read.
     pub fn build(self) -> Result<RocketPublisher, SettingError> {
         let Self { client: settings, group, give_up_after, delay_levels, max_lateness } = self;
         settings.check()?;
@@ -180,11 +155,10 @@ impl RocketPublisherBuilder {
 }
 
 impl RocketPublisher {
-    /// Returns a builder for a publisher that uses these name servers, in the form `HOST:PORT`, or `HOST:PORT;HOST:PORT` for
-    /// several.
-    pub fn builder(name_servers: impl Into<String>) -> RocketPublisherBuilder {
+    /// Returns a builder for a publisher that connects by a URL of the [form](crate::URL_FORM) `rocketmq://HOST`.
+    pub fn builder(server: impl Into<ServerUrl>) -> RocketPublisherBuilder {
         RocketPublisherBuilder {
-            client: ClientSettings::new(name_servers.into()),
+            client: ClientSettings::new(&server.into()),
             group: "idempotent".to_owned(),
             give_up_after: Duration::from_secs(30),
             delay_levels: None,

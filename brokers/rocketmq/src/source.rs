@@ -1,6 +1,4 @@
 //! The source, which consumes a topic.
-#[cfg(feature = "tls")]
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -36,17 +34,17 @@ pub struct RocketSourceBuilder {
 }
 
 impl RocketSource {
-    /// Returns a builder for a source that consumes this topic as a member of this group. Name servers have the form
-    /// `HOST:PORT`, or `HOST:PORT;HOST:PORT` for several. All members of a group must have the same topic and tags.
+    /// Returns a builder for a source that consumes this topic as a member of this group. The URL has the
+    /// [form](crate::URL_FORM) `rocketmq://HOST`. All members of a group must have the same topic and tags.
     pub fn builder(
-        name_servers: impl Into<String>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<String>,
         group: impl Into<String>,
     ) -> RocketSourceBuilder {
         let (topic, group) = (topic.into(), group.into());
         RocketSourceBuilder {
             settings: SourceSettings {
-                client: ClientSettings::new(name_servers.into()),
+                client: ClientSettings::new(&server.into()),
                 topic_name: topic.as_str().into(),
                 retry_topic: format!("{group}-retry"),
                 dead_topic: format!("{group}-dead"),
@@ -75,11 +73,11 @@ impl RocketSource {
     /// # Cancellation
     /// Some of the topics may be created.
     pub async fn connect(
-        name_servers: impl Into<String>,
+        server: impl Into<ServerUrl>,
         topic: impl Into<String>,
         group: impl Into<String>,
     ) -> Result<Self, SourceError> {
-        let source = Self::builder(name_servers, topic, group).build()?;
+        let source = Self::builder(server, topic, group).build()?;
         source.provide(None).await?;
         Ok(source)
     }
@@ -190,29 +188,6 @@ impl RocketSourceBuilder {
     /// Messages of a queue are delivered concurrently, and retries are copies that arrive after later messages
     pub fn orderly(mut self) -> Self {
         self.settings.orderly = true;
-        self
-    }
-
-    /// Sets the access key and the secret key with which the client signs its requests, for brokers with authentication. The
-    /// signature is HMAC-SHA1, the default of RocketMQ.
-    ///
-    /// # Default
-    /// None: requests are not signed
-    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
-        self.settings.client.credentials = Some([access_key.into(), secret_key.into()]);
-        self
-    }
-
-    /// Encrypts all connections with TLS, and verifies the servers by the certificates in this PEM file. The name servers and the
-    /// brokers must accept TLS.
-    ///
-    /// Connecting sets the default `CryptoProvider` of rustls to `aws-lc-rs`, unless the process has set one.
-    ///
-    /// # Default
-    /// None: connections are not encrypted
-    #[cfg(feature = "tls")]
-    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
-        self.settings.client.tls_ca = Some(certificates.into());
         self
     }
 

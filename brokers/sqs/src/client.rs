@@ -1,9 +1,23 @@
 //! Clients of programs that are configured by one URL.
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Config, Credentials, Region};
-use idempotent_mq::SourceError;
+use idempotent_mq::{SourceError, UrlForm, UrlParameter};
 
 use crate::error::fatal;
+
+/// The form of the URLs of Amazon SQS.
+pub const URL_FORM: UrlForm = UrlForm {
+    broker: "Amazon SQS",
+    schemes: &["sqs"],
+    tls: None,
+    form: "sqs://REGION",
+    parameters: &[UrlParameter {
+        name: "endpoint",
+        value: "URL",
+        meaning: "another server, such as an emulator, by default the one of the region",
+    }],
+    dotted: None,
+};
 
 /// Creates a client from the URL `sqs://REGION` and the credentials in the environment, for a program that is configured by a URL.
 ///
@@ -28,36 +42,27 @@ pub fn client(url: &str) -> Result<Client, SourceError> {
 
 fn of_environment(url: &str, read: impl Fn(&str) -> Option<String>) -> Result<Client, SourceError> {
     let variable = |name: &str| read(name).filter(|value| !value.is_empty());
-    let doing = || format!("parsing the URL `{url}`");
-    let Some((region, endpoint)) = parse(url) else {
-        return Err(fatal(&doing(), "use `sqs://REGION` or `sqs://REGION?endpoint=URL`, such as `sqs://eu-west-1`"));
-    };
+    let parsed = URL_FORM.parse(url)?;
+    let (region, endpoint) = (parsed.hosts()[0].as_str(), parsed.parameter("endpoint"));
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_region = parsed.hosts().len() == 1 && region.bytes().all(is_valid) && ["", "/"].contains(&parsed.path());
+    let is_url = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    if !is_region || parsed.user().is_some() || !endpoint.is_none_or(is_url) {
+        let rule = "use `sqs://REGION` or `sqs://REGION?endpoint=URL`, such as `sqs://eu-west-1`";
+        return Err(URL_FORM.error(url, rule).into());
+    }
     let key = variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY"));
     let emulated = endpoint.map(|_| ("test".to_owned(), "test".to_owned()));
     let Some((key, secret)) = key.or(emulated) else {
         let remedy = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN for a role; \
                       `aws configure export-credentials --format env` prints them";
-        return Err(fatal(&doing(), remedy));
+        return Err(fatal(&format!("opening `{url}`"), remedy));
     };
     let credentials = Credentials::new(key, secret, variable("AWS_SESSION_TOKEN"), None, "environment");
     let config = Config::builder().behavior_version(BehaviorVersion::latest()).region(Region::new(region.to_owned()));
     let mut config = config.credentials_provider(credentials);
     config.set_endpoint_url(endpoint.map(str::to_owned));
     Ok(Client::from_conf(config.build()))
-}
-
-/// Returns the region and the endpoint.
-fn parse(url: &str) -> Option<(&str, Option<&str>)> {
-    let rest = url.strip_prefix("sqs://")?;
-    let (region, query) = rest.split_once('?').map_or((rest, None), |(region, query)| (region, Some(query)));
-    let region = region.trim_end_matches('/');
-    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let endpoint = match query {
-        Some(query) => Some(query.strip_prefix("endpoint=")?),
-        None => None,
-    };
-    let is_url = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-    (!region.is_empty() && region.bytes().all(is_valid) && endpoint.is_none_or(is_url)).then_some((region, endpoint))
 }
 
 #[cfg(test)]
@@ -67,15 +72,22 @@ mod tests {
 
     #[test]
     fn a_url_has_a_region_and_possibly_an_endpoint() {
-        assert_eq!(parse("sqs://eu-west-1"), Some(("eu-west-1", None)));
-        assert_eq!(parse("sqs://us-gov-east-1/"), Some(("us-gov-east-1", None)));
-        let endpoint = Some("http://127.0.0.1:5000");
-        assert_eq!(parse("sqs://eu-west-1?endpoint=http://127.0.0.1:5000"), Some(("eu-west-1", endpoint)));
-        let bad = ["", "sqs://", "sqs://127.0.0.1:5000", "sqs://eu-west-1/orders", "https://eu-west-1"];
-        for url in bad.into_iter().chain(["sqs://eu-west-1?queue=a", "sqs://eu-west-1?endpoint=localhost"]) {
-            let error = of_environment(url, |_| None).unwrap_err().to_string();
+        let key = |_: &str| Some("key".to_owned());
+        for (url, region) in [
+            ("sqs://eu-west-1", "eu-west-1"),
+            ("sqs://us-gov-east-1/", "us-gov-east-1"),
+            ("sqs://eu-west-1?endpoint=http://127.0.0.1:5000", "eu-west-1"),
+        ] {
+            let client = of_environment(url, key).unwrap();
+            assert_eq!(client.config().region(), Some(&Region::new(region)));
+        }
+        let bad = ["", "sqs://", "sqs://127.0.0.1:5000", "sqs://eu-west-1/orders", "https://eu-west-1", "sqs://a,b"];
+        for url in bad.into_iter().chain(["sqs://ann@eu-west-1", "sqs://eu-west-1?endpoint=localhost"]) {
+            let error = of_environment(url, key).unwrap_err().to_string();
             assert!(error.contains("use `sqs://REGION`"), "{error}");
         }
+        let unknown = of_environment("sqs://eu-west-1?endpoit=http://a", key).unwrap_err().to_string();
+        assert!(unknown.contains("did you mean `endpoint`?"), "{unknown}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ mod source;
 pub use aws_sdk_sqs;
 
 pub use self::builder::SqsSourceBuilder;
-pub use self::client::client;
+pub use self::client::{URL_FORM, client};
 pub use self::dead_letters::SqsDeadLetters;
 pub use self::fifo::message_group;
 pub use self::message::SqsTag;

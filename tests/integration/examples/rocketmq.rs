@@ -10,7 +10,7 @@ mod outbox;
 #[test]
 fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     let server = RocketServer::start();
-    let mut running = Running::start("orders", &["--broker", "rocketmq", "--url", &server.name_server()]);
+    let mut running = Running::start("orders", &["--broker", "rocketmq", "--url", &server.url()]);
     let early = running.says(4);
     let paid = ["order-1", "order-2", "early"].map(|order| format!("{order}: paid 500 cents"));
     for line in paid.iter().map(String::as_str).chain(["early: does not exist yet, retry"]) {
@@ -42,7 +42,7 @@ fn a_worker_that_is_killed_at_any_place_leaves_one_effect_on_rocketmq_and_mariad
 
 fn on_rocketmq(database: String) {
     let server = RocketServer::start();
-    let broker = format!("rocketmq://{}", server.name_server());
+    let broker = server.url();
     let waiting = || server.backlog("payment_callbacks", "payment_callbacks");
     Deployment::new(broker, database).suffers(waiting, || server.backlog("payment_callbacks-dead", "nobody"));
 }

@@ -1,7 +1,7 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use futures_util::future::join_all;
 use idempotent_harness::servers::{CLOSED, HTTP, KafkaServer, REDIS, SILENT, stranger};
-use idempotent_kafka::{KafkaOptions, KafkaSource, StartPosition};
+use idempotent_kafka::{KafkaSource, StartPosition};
 use idempotent_mq::{SourceError, SourceErrorKind};
 
 use crate::world::{World, ms, one};
@@ -45,12 +45,17 @@ async fn bad_settings_and_addresses_are_refused() {
     refused(builder("orders", "billing").member("").connect().await, "`member` is ``");
     refused(builder("orders", "billing").declare(0).connect().await, "at least 1");
     refused(builder("orders", "billing").session_timeout(ms(999)).connect().await, "at least 1 s");
-    for url in ["kafka://", "amqp://localhost", "", "kafka://ann@localhost"] {
-        refused(KafkaSource::connect(url, "orders", "billing").await, "kafka://[USER:PASSWORD@]HOST[:PORT]");
+    for (url, part) in [
+        ("kafka://", "kafka://[USER:PASSWORD@]HOST[:PORT]"),
+        ("amqp://localhost", "kafka://[USER:PASSWORD@]HOST[:PORT]"),
+        ("", "kafka://[USER:PASSWORD@]HOST[:PORT]"),
+        ("kafka://ann@localhost", "kafka://USER:PASSWORD@HOST[:PORT]"),
+        ("kafka://127.0.0.1:1?non.sense=1", "`non.sense`"),
+        ("kafka://127.0.0.1:1?group.id=a", "`group.id` cannot be set"),
+        ("kafka://127.0.0.1:1?sasl_mechanis=PLAIN", "did you mean `sasl_mechanism`?"),
+    ] {
+        refused(KafkaSource::connect(url, "orders", "billing").await, part);
     }
-    let options = || KafkaOptions::new("kafka://127.0.0.1:1");
-    refused(KafkaSource::connect(options().property("nonsense", "1"), "orders", "billing").await, "`nonsense`");
-    refused(KafkaSource::connect(options().property("acks", "0"), "orders", "billing").await, "`acks`");
     let closed = builder("orders", "billing").connect().await.map(drop).unwrap_err();
     assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
 }
@@ -83,8 +88,7 @@ async fn a_build_without_tls_names_the_feature() {
     let server = KafkaServer::start();
     let url = server.url().replace("kafka:", "kafkas:");
     refused(KafkaSource::connect(url, "orders", "billing").await, "enable the feature `tls`");
-    let scram = format!("kafka://ann:hush@{}", server.address());
-    let scram = KafkaOptions::new(scram).sasl_mechanism("SCRAM-SHA-256");
+    let scram = format!("kafka://ann:hush@{}?sasl_mechanism=SCRAM-SHA-256", server.address());
     refused(KafkaSource::connect(scram, "orders", "billing").await, "enable the feature `tls`");
 }
 
@@ -105,7 +109,7 @@ async fn a_broker_that_cannot_be_reached_is_named_with_cause_and_remedy() {
     let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
     let cases = [
         ("ann:hush-hush@", &*strict, Fatal, ["SASL PLAIN", "check the user, the password and the SASL mechanism"]),
-        ("ann:hush-hush@", &open, Fatal, ["Unsupported SASL mechanism", "the SASL mechanism in the options"]),
+        ("ann:hush-hush@", &open, Fatal, ["Unsupported SASL mechanism", "the SASL mechanism in the URL"]),
         ("", &strict, Transient, ["check the host and the port", "or a user"]),
         ("", "127.0.0.1:1", Transient, ["Connection refused", "check that the server is running, and the port"]),
         ("", "no.such.host.invalid:7", Transient, ["Failed to resolve", "check the host name"]),

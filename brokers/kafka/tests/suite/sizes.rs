@@ -1,5 +1,5 @@
 //! Copies near the largest size that a topic accepts.
-use idempotent_kafka::{KafkaDeadLetters, KafkaOptions, KafkaSource};
+use idempotent_kafka::{KafkaDeadLetters, KafkaSource};
 use idempotent_mq::{DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
@@ -13,7 +13,7 @@ const MOST: usize = 20_000;
 /// A broker with a source that produces records up to the limit.
 async fn limited(retries: bool) -> (World, KafkaSource) {
     let world = World::new(1).await;
-    let server = KafkaOptions::new(world.url()).property("message.max.bytes", MOST.to_string());
+    let server = format!("{}?message.max.bytes={MOST}", world.url());
     let mut builder = KafkaSource::builder(server, "orders", GROUP).declare(1);
     if retries {
         builder = builder.retry_topic("again");

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idempotent_harness::servers::{Certificates, HTTP, KafkaServer, stranger};
-use idempotent_kafka::{KafkaOptions, KafkaPublisher, KafkaSource};
+use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, SourceError, SourceErrorKind};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -35,9 +35,9 @@ impl Secured {
         Self { url: format!("kafkas://{at}"), certificates, _server: server, _folder: folder }
     }
 
-    /// Returns options that trust this authority.
-    fn trusting(&self, authority: impl AsRef<Path>) -> KafkaOptions {
-        KafkaOptions::new(&*self.url).tls_ca(authority.as_ref())
+    /// Returns a URL that trusts this authority.
+    fn trusting(&self, authority: impl AsRef<Path>) -> String {
+        format!("{}?tls_ca={}", self.url, authority.as_ref().display())
     }
 }
 
@@ -75,14 +75,14 @@ fn terminate(listener: TcpListener, acceptor: TlsAcceptor, broker: String) {
     });
 }
 
-async fn connect(options: KafkaOptions) -> Result<KafkaSource, SourceError> {
-    KafkaSource::builder(options, "orders", "billing").declare(1).connect().await
+async fn connect(url: String) -> Result<KafkaSource, SourceError> {
+    KafkaSource::builder(url, "orders", "billing").declare(1).connect().await
 }
 
 /// Checks that a message passes from a publisher to a source.
-async fn exchanges_a_message(options: KafkaOptions) {
-    let mut source = connect(options.clone()).await.unwrap();
-    let publisher = KafkaPublisher::new(options);
+async fn exchanges_a_message(url: String) {
+    let mut source = connect(url.clone()).await.unwrap();
+    let publisher = KafkaPublisher::new(url);
     publisher.publish(&[OutboundMessage::new("orders", "m-1", "body")]).await.pop().unwrap().unwrap();
     let held = one(&mut source).await;
     assert_eq!(held.0.body, b"body");
@@ -98,8 +98,8 @@ async fn a_broker_whose_authority_is_trusted_is_accepted() {
 #[tokio::test]
 async fn a_broker_of_another_authority_is_refused_with_the_remedy() {
     let secured = Secured::start(false).await;
-    for options in [secured.trusting(secured.certificates.other_ca()), KafkaOptions::new(&*secured.url)] {
-        let error = connect(options).await.map(drop).unwrap_err();
+    for url in [secured.trusting(secured.certificates.other_ca()), secured.url.clone()] {
+        let error = connect(url).await.map(drop).unwrap_err();
         assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("(`tls_ca`)"), "{error}");
     }
     let missing = connect(secured.trusting("missing.pem")).await.map(drop).unwrap_err();
@@ -107,12 +107,13 @@ async fn a_broker_of_another_authority_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_broker_that_verifies_clients_accepts_the_certificate_of_the_options() {
+async fn a_broker_that_verifies_clients_accepts_the_certificate_of_the_url() {
     let secured = Secured::start(true).await;
-    let options = || secured.trusting(secured.certificates.ca());
+    let url = secured.trusting(secured.certificates.ca());
     let identity = (secured.certificates.client_certificate(), secured.certificates.client_key());
-    exchanges_a_message(options().tls_identity(identity.0, identity.1)).await;
-    let error = connect(options()).await.map(drop).unwrap_err();
+    let identity = format!("tls_certificate={}&tls_key={}", identity.0.display(), identity.1.display());
+    exchanges_a_message(format!("{url}&{identity}")).await;
+    let error = connect(url).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("connecting"), "{error}");
 }
 
@@ -126,7 +127,7 @@ async fn tls_on_one_side_only_is_named_with_the_scheme_of_the_other() {
         (format!("kafkas://{http}"), [&*http, "use `kafka://`"]),
         (format!("kafka://{at}"), [at, "requires TLS (`kafkas://`)"]),
     ] {
-        let error = connect(KafkaOptions::new(url)).await.map(drop).unwrap_err();
+        let error = connect(url).await.map(drop).unwrap_err();
         assert!(words.iter().all(|word| error.to_string().contains(word)), "{words:?}: {error}");
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use idempotent_core::StoreErrorKind;
 use idempotent_harness::servers::NatsServer;
-use idempotent_mq::{OutboundMessage, PublishErrorKind, SourceError, SourceErrorKind};
-use idempotent_nats::{JetStreamPublisher, JetStreamSource, KvBackend, NatsOptions};
+use idempotent_mq::{OutboundMessage, PublishErrorKind, ServerUrl, SourceError, SourceErrorKind};
+use idempotent_nats::{JetStreamPublisher, JetStreamSource, KvBackend};
 use nkeys::KeyPair;
 use tempfile::TempDir;
 
@@ -16,8 +16,8 @@ use crate::publisher::publish;
 const CHECK: &str = "check the user and the password in the URL, the token, the NKey, or the credentials file";
 
 /// Declares the stream and its consumer.
-async fn opened(options: impl Into<NatsOptions>) -> Result<(), SourceError> {
-    let builder = JetStreamSource::builder(options, "ORDERS", "billing").declare(["orders.>"]);
+async fn opened(url: impl Into<ServerUrl>) -> Result<(), SourceError> {
+    let builder = JetStreamSource::builder(url, "ORDERS", "billing").declare(["orders.>"]);
     builder.connect().await.map(drop)
 }
 
@@ -65,7 +65,7 @@ async fn the_publisher_and_the_bucket_of_a_rejected_user_fail_with_the_same_reme
 async fn an_nkey_is_accepted_and_another_one_refused() {
     let (known, other, folder) = (KeyPair::new_user(), KeyPair::new_user(), tempfile::tempdir().unwrap());
     let server = NatsServer::with(&format!("authorization {{ users: [ {{ nkey: {} }} ] }}", known.public_key()));
-    let with = |path: PathBuf| NatsOptions::new(server.url()).nkey(path);
+    let with = |path: PathBuf| format!("{}?nkey={}", server.url(), path.display());
     let seed = format!("{}\n{}\n", known.seed().unwrap(), known.public_key());
     opened(with(file(&folder, "known.nk", &seed))).await.unwrap();
     refused(opened(with(file(&folder, "other.nk", &other.seed().unwrap()))).await, CHECK);
@@ -80,7 +80,7 @@ async fn an_nkey_is_accepted_and_another_one_refused() {
 async fn a_credentials_file_is_accepted_and_one_of_another_operator_refused() {
     let (operator, folder) = (Operator::new(), tempfile::tempdir().unwrap());
     let server = NatsServer::with(&operator.settings());
-    let with = |path: PathBuf| NatsOptions::new(server.url()).credentials(path);
+    let with = |path: PathBuf| format!("{}?credentials={}", server.url(), path.display());
     opened(with(file(&folder, "billing.creds", &operator.credentials()))).await.unwrap();
     refused(opened(with(file(&folder, "other.creds", &Operator::new().credentials()))).await, CHECK);
     refused(opened(server.url()).await, CHECK);
@@ -101,7 +101,7 @@ async fn a_user_without_the_rights_of_jetstream_gets_the_names_of_the_subjects()
 #[tokio::test]
 async fn a_client_with_tls_trusts_only_the_given_authority() {
     let server = NatsServer::tls();
-    let (files, trusting) = (server.certificates(), |ca: PathBuf| NatsOptions::new(server.url()).tls_ca(ca));
+    let (files, trusting) = (server.certificates(), |ca: PathBuf| format!("{}?tls_ca={}", server.url(), ca.display()));
     opened(trusting(files.ca())).await.unwrap();
     KvBackend::create(trusting(files.ca()), "idempotent", 1).await.unwrap();
     refused(opened(trusting(files.other_ca())).await, "`tls_ca`");
@@ -113,9 +113,13 @@ async fn a_client_with_tls_trusts_only_the_given_authority() {
 #[tokio::test]
 async fn a_server_that_verifies_clients_accepts_a_certificate_of_its_authority_only() {
     let server = NatsServer::mutual_tls();
-    let (files, trusting) =
-        (server.certificates(), || NatsOptions::new(server.url()).tls_ca(server.certificate_authority()));
-    opened(trusting().tls_identity(files.client_certificate(), files.client_key())).await.unwrap();
-    refused(opened(trusting()).await, "`tls_identity`");
-    refused(opened(trusting().tls_identity(files.ca(), files.client_key())).await, "`tls_identity`");
+    let files = server.certificates();
+    let trusting = format!("{}?tls_ca={}", server.url(), server.certificate_authority().display());
+    let with = |certificate: PathBuf| {
+        format!("{trusting}&tls_certificate={}&tls_key={}", certificate.display(), files.client_key().display())
+    };
+    opened(with(files.client_certificate())).await.unwrap();
+    refused(opened(&*trusting).await, "`tls_certificate`");
+    refused(opened(with(files.ca())).await, "`tls_certificate`");
+    refused(opened(format!("{trusting}&tls_key=key.pem")).await, "set both `tls_certificate` and `tls_key`");
 }

@@ -4,7 +4,7 @@ use async_nats::jetstream::{Context, stream};
 use idempotent_core::{StoreErrorKind, Timestamp};
 use idempotent_harness::servers::{CLOSED, HTTP, NatsServer, REDIS, SILENT, stranger};
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_nats::{JetStreamSource, KvBackend, NatsOptions, StartPosition};
+use idempotent_nats::{JetStreamSource, KvBackend, StartPosition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -160,9 +160,9 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     refused(builder("ORDERS", "billing").dead_letters("ORDERS").connect().await, "the stream itself");
     refused(builder("ORDERS", "billing").ack_wait(ms(99)).connect().await, "at least 100 ms");
     for url in ["nats://", "amqp://localhost", ""] {
-        refused(JetStreamSource::connect(url, "ORDERS", "billing").await, "nats://[USER:PASSWORD@]HOST[:PORT]");
+        refused(JetStreamSource::connect(url, "ORDERS", "billing").await, "use `nats://[USER:PASSWORD@]HOST[:PORT]");
     }
-    let credentials = NatsOptions::new(world.server.url()).credentials("missing.creds");
+    let credentials = format!("{}?credentials=missing.creds", world.server.url());
     refused(JetStreamSource::connect(credentials, "ORDERS", "billing").await, "nsc generate creds");
     assert!(world.client.get_stream("ORDERS").await.is_err());
     let closed = JetStreamSource::connect("nats://127.0.0.1:1", "ORDERS", "billing").await.map(drop).unwrap_err();

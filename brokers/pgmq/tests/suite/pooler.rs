@@ -6,7 +6,7 @@ use idempotent_harness::servers::PgBouncer;
 use idempotent_mq::{
     DeadLetter, DeadLetters, OutboundMessage, Publish, PublishErrorKind, Settlement, Source, SourceErrorKind,
 };
-use idempotent_pgmq::{PgmqDeadLetters, PgmqOptions, PgmqPublisher, PgmqSource};
+use idempotent_pgmq::{PgmqDeadLetters, PgmqPublisher, PgmqSource};
 
 use crate::world::{World, ms, one, pgmq_url, retry, settle};
 
@@ -57,7 +57,7 @@ async fn a_source_works_with_the_only_server_connection_of_a_session_pooler() {
     drop(world.source().await);
     world.send("1").await;
     let (_pooler, url) = pooler(&world, "pool_mode = session\ndefault_pool_size = 1\n").await;
-    let mut source = PgmqSource::connect(PgmqOptions::new(url).connections(1), "orders").await.unwrap();
+    let mut source = PgmqSource::connect(format!("{url}?connections=1"), "orders").await.unwrap();
     let held = one(&mut source).await;
     settle(&source.settler(), &held, Settlement::Ack).await;
     assert_eq!(world.open().await, 0);

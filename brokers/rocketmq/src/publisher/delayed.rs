@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn publisher(max_lateness: Duration) -> RocketPublisher {
-        RocketPublisher::builder("h:1").max_lateness(max_lateness).build().unwrap()
+        RocketPublisher::builder("rocketmq://h:1").max_lateness(max_lateness).build().unwrap()
     }
 
     #[test]

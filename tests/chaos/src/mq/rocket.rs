@@ -40,20 +40,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of messages that a reader holds, each of which occupies a thread of the client.
 const ROOM: usize = 100;
 
-/// The URL is the name server's address.
-pub(crate) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
-    Ok(RocketSource::builder(name_server, QUEUE, GROUP).delay_levels(DELAYS).build()?)
+pub(crate) fn source(url: &str) -> anyhow::Result<RocketSource> {
+    Ok(RocketSource::builder(url, QUEUE, GROUP).delay_levels(DELAYS).build()?)
 }
 
 /// A dead letter as it must not be.
-pub(super) async fn bury_bare(name_server: &str, delivery: &Delivery) -> anyhow::Result<()> {
+pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
     let letter = OutboundMessage::new(DEAD, delivery.id.clone().unwrap_or_default(), delivery.body.clone());
-    RocketPublisher::builder(name_server).build()?.publish(&letter).await?;
+    RocketPublisher::builder(url).build()?.publish(&letter).await?;
     Ok(())
 }
 
-pub(crate) fn publisher(name_server: &str) -> anyhow::Result<RocketPublisher> {
-    Ok(RocketPublisher::builder(name_server).give_up_after(SOON).build()?)
+pub(crate) fn publisher(url: &str) -> anyhow::Result<RocketPublisher> {
+    Ok(RocketPublisher::builder(url).give_up_after(SOON).build()?)
 }
 
 /// Starts a broker with the topics of the source.
@@ -62,7 +61,7 @@ pub(crate) async fn start() -> anyhow::Result<(RocketServer, Proxy)> {
     let server = started.context("RocketMQ does not start")?;
     let direct: SocketAddr = server.address().parse()?;
     let proxy = Proxy::start_at((IN_FRONT, direct.port()).into(), &server.address()).await;
-    source(&server.name_server())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
+    source(&server.url())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
     Ok((server, proxy))
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn left(server: &RocketServer) -> Vec<(String, u64)> {
 /// Reads all messages of a topic.
 pub(crate) async fn read_all(server: &RocketServer, topic: &str) -> anyhow::Result<Vec<Delivery>> {
     let there = usize::try_from(server.published(topic))?;
-    let mut source = RocketSource::builder(server.name_server(), topic, "judge").build()?;
+    let mut source = RocketSource::builder(server.url(), topic, "judge").build()?;
     let settler = source.settler();
     let mut all = Vec::new();
     while all.len() < there {
@@ -99,7 +98,7 @@ pub(crate) async fn read_all(server: &RocketServer, topic: &str) -> anyhow::Resu
 impl Rocket {
     pub(super) async fn start() -> anyhow::Result<Self> {
         let (server, proxy) = start().await?;
-        let publisher = publisher(&server.name_server())?;
+        let publisher = publisher(&server.url())?;
         Ok(Self { publisher, proxy, server })
     }
 }
@@ -107,7 +106,7 @@ impl Rocket {
 #[async_trait]
 impl Broker for Rocket {
     fn url(&self) -> String {
-        self.server.name_server()
+        self.server.url()
     }
 
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {

@@ -181,6 +181,11 @@ impl RocketServer {
         format!("127.0.0.1:{}", self.ports.names)
     }
 
+    /// Returns the URL of the name server.
+    pub fn url(&self) -> String {
+        format!("rocketmq://{}", self.name_server())
+    }
+
     /// Returns the address of the broker: `127.0.0.1:PORT`, which stays the same after a restart.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.ports.broker)

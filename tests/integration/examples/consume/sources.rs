@@ -37,7 +37,7 @@ fn an_invalid_source_is_refused_with_a_valid_one() {
     source("amqp://u:hunter2@h/v?queue=", &["names no queue"]);
     source("rabbitmq://h?queue=a&kind=stream", &["classic, quorum or existing, not `stream`"]);
     source("rabbitmq://h?queue=a&prefetch=3", &["`prefetch` is not known", "queue, kind and heartbeat"]);
-    source("rabbitmq://h?queue=a&heartbeat=often", &["RabbitMQ: URL: invalid"]);
+    source("rabbitmq://h?queue=a&heartbeat=often", &["RabbitMQ: the URL `amqp://h", "numbers where they are required"]);
     source("redis-streams://:hunter2@h", &["names no stream", "`?stream=NAME`"]);
     source("redis-streams://h?stream=orders", &["names no group", "`?group=NAME`"]);
     source("redis-streams://h/x?stream=a&group=b", &["cannot use the stream a", "redis"]);

@@ -6,7 +6,7 @@ use crate::consume::support::Job;
 #[test]
 fn a_topic_s_messages_have_the_effects_that_the_file_has() {
     let server = RocketServer::start();
-    let source = format!("rocketmq://{}?topic=webhooks&group=workers", server.name_server());
+    let source = format!("{}?topic=webhooks&group=workers", server.url());
     let file = Job::new();
     file.run(&["--json"]).exits(0);
     let job = Job::new();

@@ -12,14 +12,14 @@ use crate::outbox::world::{World, consume_until, once, round};
 /// Starts a server with a topic `payments` of one queue.
 async fn start() -> (RocketServer, World, Relay<sqlx::Sqlite>) {
     let (server, world) = (RocketServer::start(), World::new().await);
-    let publisher = RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(5));
+    let publisher = RocketPublisher::builder(server.url()).give_up_after(Duration::from_secs(5));
     let relay = world.relay(publisher.build().unwrap());
     source(&server).declare(1).await.unwrap();
     (server, world, relay)
 }
 
 fn source(server: &RocketServer) -> RocketSource {
-    RocketSource::builder(server.name_server(), "payments", "billing").build().unwrap()
+    RocketSource::builder(server.url(), "payments", "billing").build().unwrap()
 }
 
 async fn put(world: &World, id: &str) {

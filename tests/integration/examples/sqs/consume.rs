@@ -52,7 +52,7 @@ fn a_source_without_an_endpoint_or_a_part_of_its_url_is_refused_with_the_remedy(
     for (source, parts) in [
         ("sqs://eu-west-1", ["names no queue", "`?queue=NAME`"]),
         ("sqs://eu-west-1?queue=a&group=b", ["`group` is not known", "queue and endpoint"]),
-        ("sqs://Region?queue=a", ["parsing the URL", "`sqs://eu-west-1`"]),
+        ("sqs://Region?queue=a", ["the URL `sqs://Region", "`sqs://eu-west-1`"]),
         ("sqs://r?queue=a&endpoint=http://127.0.0.1:1", ["cannot use the queue a at sqs://r", "may the credentials"]),
     ] {
         let ended = job.run(&["--json", "--source", source]).exits(2);

@@ -35,7 +35,7 @@ async fn a_delivery_is_held_during_an_outage_and_settled_afterwards() {
 #[tokio::test]
 async fn a_missing_topic_is_a_transient_error_until_it_is_declared() {
     let world = World::new("outages-2").await;
-    let mut source = RocketSource::builder(world.server.name_server(), "later", "later-group").build().unwrap();
+    let mut source = RocketSource::builder(world.server.url(), "later", "later-group").build().unwrap();
     let unknown = source.receive(1).await.unwrap_err();
     assert_eq!(unknown.kind(), SourceErrorKind::Transient, "brokers register at any time: {unknown}");
     source.declare(1).await.unwrap();

@@ -25,7 +25,7 @@ fn now() -> Timestamp {
 
 /// Returns a publisher that accepts all delays up to two hours.
 fn lenient(world: &World) -> RocketPublisher {
-    RocketPublisher::builder(world.server.name_server()).max_lateness(HOUR).build().unwrap()
+    RocketPublisher::builder(world.server.url()).max_lateness(HOUR).build().unwrap()
 }
 
 /// Returns a consumer that is connected, so that it receives a message as soon as the broker delivers it.
@@ -81,7 +81,7 @@ async fn a_delay_without_a_suitable_level_is_refused_and_stores_nothing() {
 async fn a_publisher_uses_the_configured_levels_of_its_broker() {
     let started = tokio::task::spawn_blocking(|| Arc::new(RocketServer::with_delays("1s 3s"))).await.unwrap();
     let world = World::on(started, "delayed-3").await;
-    let builder = RocketPublisher::builder(world.server.name_server());
+    let builder = RocketPublisher::builder(world.server.url());
     let publisher = builder.delay_levels("1s 3s").max_lateness(Duration::ZERO).build().unwrap();
     let (mut consumer, delay) = (connected(&world).await, ms(3_000));
     let sent = Instant::now();
@@ -89,7 +89,7 @@ async fn a_publisher_uses_the_configured_levels_of_its_broker() {
     let held = consumer.next().await;
     assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
     consumer.settle(&held, &Settlement::Ack).await.unwrap();
-    let invalid = RocketPublisher::builder(world.server.name_server()).delay_levels("1s, 3s").build().unwrap_err();
+    let invalid = RocketPublisher::builder(world.server.url()).delay_levels("1s, 3s").build().unwrap_err();
     assert!(invalid.to_string().contains("messageDelayLevel"), "{invalid}");
 }
 
@@ -168,7 +168,7 @@ async fn work_that_cannot_be_scheduled_is_an_error_by_what_is_known() {
     assert!(no_key.to_string().contains("id, business key or tag: empty"), "{no_key}");
     let unreachable = Proxy::start("127.0.0.1:1").await;
     unreachable.refuse();
-    let publisher = RocketPublisher::builder(unreachable.address()).give_up_after(ms(1_000)).build().unwrap();
+    let publisher = RocketPublisher::builder(format!("rocketmq://{}", unreachable.address())).give_up_after(ms(1_000)).build().unwrap();
     let not_applied = RocketDelay::new(publisher, "limits").schedule("order-17", now(), b"17").await.unwrap_err();
     assert_eq!(not_applied.kind(), DelayErrorKind::NotApplied, "{not_applied}");
 }

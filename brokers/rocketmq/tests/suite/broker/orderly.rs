@@ -52,9 +52,9 @@ async fn messages_of_each_aggregate_run_in_order_with_failures_and_a_change_of_t
     const AGGREGATES: usize = 4;
     const MESSAGES: usize = 12;
     let world = World::new("orderly-2").await;
-    let source = |world: &World| RocketSource::builder(world.server.name_server(), "orderly-2b", "orderly-2b-group");
+    let source = |world: &World| RocketSource::builder(world.server.url(), "orderly-2b", "orderly-2b-group");
     source(&world).build().unwrap().declare(4).await.unwrap();
-    let publisher = RocketPublisher::builder(world.server.name_server()).build().unwrap();
+    let publisher = RocketPublisher::builder(world.server.url()).build().unwrap();
     for number in 0..MESSAGES {
         for aggregate in 0..AGGREGATES {
             let id = format!("{aggregate}-{number}");

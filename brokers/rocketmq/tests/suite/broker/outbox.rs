@@ -81,7 +81,7 @@ async fn a_message_of_an_outbox_is_delivered_unchanged_and_its_copies_keep_its_p
 async fn messages_of_an_aggregate_are_stored_in_order_in_one_queue_and_a_refused_one_stops_the_later_ones() {
     let world = World::new("outbox-2").await;
     let topic = "outbox-2-wide";
-    let wide = RocketSource::builder(world.server.name_server(), topic, "outbox-2-wide-group").build().unwrap();
+    let wide = RocketSource::builder(world.server.url(), topic, "outbox-2-wide-group").build().unwrap();
     wide.declare(4).await.unwrap();
     let of =
         |aggregate: &str, n: usize| OutboundMessage::new(topic, format!("{aggregate}{n}"), "{}").aggregate(aggregate);
@@ -105,7 +105,7 @@ async fn messages_of_an_aggregate_are_stored_in_order_in_one_queue_and_a_refused
     }
     assert!(queues.iter().all(|(aggregate, queues)| queues.len() == if aggregate.is_some() { 1 } else { 4 }));
     // Another publisher selects the same queues.
-    let other = RocketPublisher::builder(world.server.name_server()).build().unwrap();
+    let other = RocketPublisher::builder(world.server.url()).build().unwrap();
     let later = publish(&other, &["a", "b", "c", "d"].map(|name| of(name, 10))).await;
     for (results, name) in later.iter().zip(["a", "b", "c", "d"]) {
         assert!(queues[&Some(name.to_owned())].contains(&place(results).partition), "{name}");
@@ -164,7 +164,7 @@ async fn a_message_that_the_broker_would_truncate_misread_or_reject_is_refused_w
 #[tokio::test]
 async fn a_missing_topic_is_refused_at_once_if_brokers_do_not_create_topics() {
     let server = tokio::task::spawn_blocking(RocketServer::that_makes_no_topics).await.unwrap();
-    let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
+    let publisher = RocketPublisher::builder(server.url()).build().unwrap();
     let messages = [
         OutboundMessage::new("BenchmarkTest", "1", "{}").aggregate("a"),
         OutboundMessage::new("misspelt", "2", "{}").aggregate("a"),

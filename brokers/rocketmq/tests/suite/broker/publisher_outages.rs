@@ -16,7 +16,7 @@ fn chain(count: usize) -> Vec<OutboundMessage> {
 }
 
 fn publisher(server: &RocketServer, seconds: u64) -> RocketPublisher {
-    RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(seconds)).build().unwrap()
+    RocketPublisher::builder(server.url()).give_up_after(Duration::from_secs(seconds)).build().unwrap()
 }
 
 /// Starts a broker that clients reach by a proxy at this address, with a topic `away` of one queue.
@@ -25,7 +25,7 @@ pub(crate) async fn start_with_proxy(address: Ipv4Addr) -> (Arc<RocketServer>, P
     let server = Arc::new(tokio::task::spawn_blocking(started).await.unwrap());
     let port = server.address().rsplit_once(':').unwrap().1.parse().unwrap();
     let proxy = Proxy::start_at((address, port).into(), &server.address()).await;
-    RocketSource::builder(server.name_server(), "away", "group").build().unwrap().declare(1).await.unwrap();
+    RocketSource::builder(server.url(), "away", "group").build().unwrap().declare(1).await.unwrap();
     (server, proxy)
 }
 
@@ -51,7 +51,7 @@ async fn without_a_broker_all_messages_are_unsent_within_the_time_of_one_and_wit
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // A publisher that has never reached the broker.
     let late =
-        RocketPublisher::builder(world.server.name_server()).give_up_after(Duration::from_secs(2)).build().unwrap();
+        RocketPublisher::builder(world.server.url()).give_up_after(Duration::from_secs(2)).build().unwrap();
     let results = publish(&late, &many).await;
     assert!(kinds(&results).iter().all(|kind| *kind == Some(Kind::Unsent)), "{results:?}");
     world.blocking(RocketServer::restart).await;

@@ -17,7 +17,7 @@ use crate::broker::publisher_outages::start_with_proxy;
 use crate::broker::world::{ManualConsumer, World, until, within};
 
 fn letters_of(world: &World) -> RocketDeadLetters {
-    RocketDeadLetters::new(world.server.name_server(), &world.topic, &world.group).unwrap()
+    RocketDeadLetters::new(world.server.url(), &world.topic, &world.group).unwrap()
 }
 
 fn letter(reason: &'static str) -> DeadLetter {
@@ -218,15 +218,14 @@ async fn an_unconfirmed_message_is_not_handled() {
 #[tokio::test]
 async fn a_group_without_a_topic_for_dead_letters_is_named_with_the_remedy() {
     let world = World::new("redrive-6").await;
-    let mut letters = RocketDeadLetters::new(world.server.name_server(), "redrive-6", "nobody").unwrap();
+    let mut letters = RocketDeadLetters::new(world.server.url(), "redrive-6", "nobody").unwrap();
     let error = letters.count().await.unwrap_err();
     assert_eq!(error.kind(), SourceErrorKind::Transient, "{error:?}");
     assert!(error.to_string().contains("check the group"), "{error:?}");
     letters.close().await;
 
-    let builder = || RocketDeadLetters::builder("localhost:9876", "orders", "billing");
+    let builder = || RocketDeadLetters::builder("rocketmq://localhost", "orders", "billing");
     let error = |builder: idempotent_rocketmq::RocketDeadLettersBuilder| builder.build().unwrap_err().to_string();
     assert!(error(builder().operator_group("billing")).contains("must differ from the group"));
     assert!(error(builder().dead_letter_topic("no.dots")).contains("dead letter topic: the name is not allowed"));
-    assert!(error(builder().credentials("", "s")).contains("set both"));
 }

@@ -73,9 +73,9 @@ async fn only_the_failed_message_of_a_batch_is_redelivered() {
 async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_copies_are_acknowledged() {
     let world = World::new("runtime-3").await;
     let (runs, executor) = (Arc::new(AtomicU32::new(0)), executor());
-    let other = || RocketSource::builder(world.server.name_server(), "orders-too", "billing-too").build().unwrap();
+    let other = || RocketSource::builder(world.server.url(), "orders-too", "billing-too").build().unwrap();
     other().declare(1).await.unwrap();
-    let other = RocketSource::connect(world.server.name_server(), "orders-too", "billing-too").await.unwrap();
+    let other = RocketSource::connect(world.server.url(), "orders-too", "billing-too").await.unwrap();
     let processes =
         [Process::start(world.source(), &executor, once(&runs)), Process::start(other, &executor, once(&runs))];
     let order = |topic: &str| OutboundMessage::new(topic, "m", "b").business_key("order-17");

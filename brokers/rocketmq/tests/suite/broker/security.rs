@@ -1,4 +1,5 @@
 //! Signed requests, and TLS.
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,20 +20,20 @@ async fn started(start: impl FnOnce() -> RocketServer + Send + 'static) -> Arc<R
     Arc::new(tokio::task::spawn_blocking(start).await.unwrap())
 }
 
-fn publisher(server: &RocketServer) -> RocketPublisherBuilder {
-    RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(2))
+fn publisher(url: &str) -> RocketPublisherBuilder {
+    RocketPublisher::builder(url).give_up_after(Duration::from_secs(2))
 }
 
-fn source(server: &RocketServer) -> RocketSourceBuilder {
-    RocketSource::builder(server.name_server(), "orders", "billing")
+fn source(url: &str) -> RocketSourceBuilder {
+    RocketSource::builder(url, "orders", "billing")
 }
 
 fn message(id: &str) -> OutboundMessage {
     OutboundMessage::new("orders", id, "b")
 }
 
-fn dead_letters(server: &RocketServer) -> RocketDeadLettersBuilder {
-    RocketDeadLetters::builder(server.name_server(), "orders", "billing")
+fn dead_letters(url: &str) -> RocketDeadLettersBuilder {
+    RocketDeadLetters::builder(url, "orders", "billing")
 }
 
 /// Receives the message, dead-letters it, and puts the dead letter back.
@@ -55,30 +56,28 @@ async fn consume(source: RocketSource, mut dead: RocketDeadLetters) {
 #[tokio::test]
 async fn a_broker_with_authentication_accepts_the_right_keys_and_refuses_others_with_the_remedy() {
     let server = started(|| RocketServer::with_credentials(KEYS[0], KEYS[1])).await;
-    let signed = |source: RocketSourceBuilder| source.credentials(KEYS[0], KEYS[1]).build().unwrap();
-    signed(source(&server)).declare(1).await.unwrap();
-    let right = publisher(&server).credentials(KEYS[0], KEYS[1]).build().unwrap();
-    right.publish(&message("m")).await.unwrap();
-    let letters = dead_letters(&server).credentials(KEYS[0], KEYS[1]).build().unwrap();
-    consume(signed(source(&server)), letters).await;
-    for wrong in [dead_letters(&server), dead_letters(&server).credentials(KEYS[0], "secret-18")] {
-        let mut wrong = wrong.build().unwrap();
+    let with = |secret: &str| server.url().replace("://", &format!("://{}:{secret}@", KEYS[0]));
+    let (signed, wrong) = (with(KEYS[1]), [server.url(), with("secret-18")]);
+    source(&signed).build().unwrap().declare(1).await.unwrap();
+    publisher(&signed).build().unwrap().publish(&message("m")).await.unwrap();
+    consume(source(&signed).build().unwrap(), dead_letters(&signed).build().unwrap()).await;
+    for url in &wrong {
+        let mut wrong = dead_letters(url).build().unwrap();
         let error = wrong.count().await.unwrap_err();
         assert_eq!(error.kind(), SourceErrorKind::Fatal, "{error}");
         assert!(!format!("{error:?} {wrong:?}").contains("secret"), "{error:?}");
         wrong.close().await;
     }
 
-    for wrong in [publisher(&server), publisher(&server).credentials(KEYS[0], "secret-18")] {
-        let error = wrong.build().unwrap().publish(&message("n")).await.unwrap_err();
+    for url in &wrong {
+        let error = publisher(url).build().unwrap().publish(&message("n")).await.unwrap_err();
         assert_eq!(error.kind(), PublishErrorKind::Refused, "{error}");
         assert!(error.to_string().contains("credentials"), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
     // A new group needs topics, which only a client with the right keys may create.
-    let other = || RocketSource::builder(server.name_server(), "orders", "shipping");
-    for wrong in [other(), other().credentials(KEYS[0], "secret-18")] {
-        let error = wrong.build().unwrap().receive(1).await.unwrap_err();
+    for url in &wrong {
+        let error = RocketSource::builder(&**url, "orders", "shipping").build().unwrap().receive(1).await.unwrap_err();
         assert!(error.to_string().contains("creating a missing topic failed"), "{error}");
     }
 }
@@ -87,28 +86,32 @@ async fn a_broker_with_authentication_accepts_the_right_keys_and_refuses_others_
 async fn a_client_with_tls_trusts_only_the_configured_authority() {
     let server = started(RocketServer::with_tls).await;
     let certificates = server.certificates();
-    source(&server).tls_ca(certificates.ca()).build().unwrap().declare(1).await.unwrap();
-    let right = publisher(&server).tls_ca(certificates.ca()).build().unwrap();
-    right.publish(&message("m")).await.unwrap();
-    let encrypted = |source: RocketSourceBuilder| source.tls_ca(certificates.ca()).build().unwrap();
-    consume(encrypted(source(&server)), dead_letters(&server).tls_ca(certificates.ca()).build().unwrap()).await;
+    let with = |authority: &Path| {
+        format!("{}?tls_ca={}", server.url().replace("rocketmq:", "rocketmqs:"), authority.display())
+    };
+    let right = with(certificates.ca().as_ref());
+    source(&right).build().unwrap().declare(1).await.unwrap();
+    publisher(&right).build().unwrap().publish(&message("m")).await.unwrap();
+    consume(source(&right).build().unwrap(), dead_letters(&right).build().unwrap()).await;
 
-    let wrong = publisher(&server).tls_ca(certificates.other_ca()).build().unwrap();
-    let error = wrong.publish(&message("n")).await.unwrap_err();
+    let wrong = with(certificates.other_ca().as_ref());
+    let error = publisher(&wrong).build().unwrap().publish(&message("n")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::Unsent, "{error}");
-    let mut wrong = source(&server).tls_ca(certificates.other_ca()).build().unwrap();
-    assert_eq!(wrong.receive(1).await.unwrap_err().kind(), SourceErrorKind::Transient);
-    let mut wrong = dead_letters(&server).tls_ca(certificates.other_ca()).build().unwrap();
-    assert_eq!(wrong.count().await.unwrap_err().kind(), SourceErrorKind::Transient);
+    let mut untrusting = source(&wrong).build().unwrap();
+    assert_eq!(untrusting.receive(1).await.unwrap_err().kind(), SourceErrorKind::Transient);
+    let mut untrusting = dead_letters(&wrong).build().unwrap();
+    assert_eq!(untrusting.count().await.unwrap_err().kind(), SourceErrorKind::Transient);
 }
 
 #[test]
 fn invalid_keys_and_certificates_are_refused_before_a_connection() {
-    let builder = || RocketPublisher::builder("localhost:9876");
-    let error = builder().credentials("", "s").build().unwrap_err().to_string();
-    assert!(error.contains("credentials: the access key or the secret key is empty; set both"), "{error}");
-    let error = builder().tls_ca("missing.pem").build().unwrap_err().to_string();
-    assert!(error.contains("tls_ca: missing.pem cannot be read"), "{error}");
-    let shown = format!("{:?}", builder().credentials("ledger", "secret-17"));
+    for (url, rule) in [
+        ("rocketmq://:s@localhost", "the access key or the secret key is empty; set both"),
+        ("rocketmqs://localhost?tls_ca=missing.pem", "tls_ca: missing.pem cannot be read"),
+    ] {
+        let error = RocketPublisher::builder(url).build().unwrap_err().to_string();
+        assert!(error.contains(rule), "{error}");
+    }
+    let shown = format!("{:?}", RocketPublisher::builder("rocketmq://ledger:secret-17@localhost"));
     assert!(!shown.contains("ledger") && !shown.contains("secret"), "{shown}");
 }

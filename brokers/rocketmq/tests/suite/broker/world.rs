@@ -33,7 +33,7 @@ impl World {
     }
 
     pub(crate) async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
-        let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
+        let publisher = RocketPublisher::builder(server.url()).build().unwrap();
         let world = Self { server, publisher, topic: topic.to_owned(), group: format!("{topic}-group") };
         world.source().declare(1).await.unwrap();
         world
@@ -44,7 +44,7 @@ impl World {
     }
 
     pub(crate) fn builder(&self) -> RocketSourceBuilder {
-        RocketSource::builder(self.server.name_server(), &self.topic, &self.group)
+        RocketSource::builder(self.server.url(), &self.topic, &self.group)
     }
 
     pub(crate) fn consumer(&self) -> ManualConsumer {

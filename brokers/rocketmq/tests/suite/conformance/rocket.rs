@@ -34,8 +34,8 @@ impl Rocket {
         let name_server = blocking(|| SERVER.name_server()).await;
         let number = TOPICS.fetch_add(1, SeqCst);
         let (topic, group, level) = (format!("laws-{number}"), format!("group-{number}"), number % LEVELS + 1);
-        let publisher = RocketPublisher::builder(&name_server).build().unwrap();
-        let own = RocketSource::builder(&name_server, &topic, &group).build().unwrap();
+        let publisher = RocketPublisher::builder(SERVER.url()).build().unwrap();
+        let own = RocketSource::builder(SERVER.url(), &topic, &group).build().unwrap();
         own.declare(1).await.unwrap();
         let client = PlainClient::start(name_server, format!("{group}-dead")).await;
         Self { topic, group, level, publisher, client }
@@ -62,7 +62,7 @@ impl Broker for Rocket {
     async fn source(&self) -> RocketSource {
         // The adapter always selects this law's level, because the others are configured as too long.
         let levels: Vec<_> = (1..=LEVELS).map(|level| if level == self.level { "1s" } else { "9h" }).collect();
-        let builder = RocketSource::builder(SERVER.name_server(), &self.topic, &self.group);
+        let builder = RocketSource::builder(SERVER.url(), &self.topic, &self.group);
         builder.delay_levels(levels.join(" ")).build().unwrap()
     }
 
@@ -108,7 +108,7 @@ impl Broker for Rocket {
 
 impl Rocket {
     fn own_letters(&self) -> RocketDeadLetters {
-        RocketDeadLetters::new(SERVER.name_server(), &self.topic, &self.group).unwrap()
+        RocketDeadLetters::new(SERVER.url(), &self.topic, &self.group).unwrap()
     }
 
     /// Returns the offset up to which operators have handled the dead letters.

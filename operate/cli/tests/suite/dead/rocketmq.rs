@@ -10,9 +10,9 @@ use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
 /// Starts a server with three dead letters of the topic `orders` and the group `billing`.
 async fn server_with_letters() -> (RocketServer, RocketSource) {
     let server = tokio::task::spawn_blocking(RocketServer::start).await.unwrap();
-    let mut source = RocketSource::builder(server.name_server(), "orders", "billing").build().unwrap();
+    let mut source = RocketSource::builder(server.url(), "orders", "billing").build().unwrap();
     source.declare(1).await.unwrap();
-    let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
+    let publisher = RocketPublisher::builder(server.url()).build().unwrap();
     for (number, body) in BODIES.iter().enumerate() {
         let message = OutboundMessage::new("orders", format!("m-{number}"), *body).header("trace", *b"secret");
         publisher.publish(&message).await.unwrap();
@@ -24,7 +24,7 @@ async fn server_with_letters() -> (RocketServer, RocketSource) {
 
 /// Waits until the queue counts this number of letters, which it does a moment after the broker's confirmation.
 async fn are_there(server: &RocketServer, letters: u64) {
-    let mut dead = RocketDeadLetters::new(server.name_server(), "orders", "billing").unwrap();
+    let mut dead = RocketDeadLetters::new(server.url(), "orders", "billing").unwrap();
     let wait = async { while dead.count().await.unwrap() != letters {} };
     tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
     dead.close().await;
@@ -33,7 +33,7 @@ async fn are_there(server: &RocketServer, letters: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_rocketmq_group_are_listed_shown_put_back_and_removed() {
     let (server, mut source) = server_with_letters().await;
-    let url = format!("rocketmq://{}", server.name_server());
+    let url = server.url();
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--group", "billing"] };
     assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     site.is_redriven();

@@ -131,7 +131,7 @@ impl Broker {
             #[cfg(feature = "rocketmq")]
             OutboxBroker::Rocketmq => {
                 let (server, proxy) = rocket::start().await?;
-                let by_proxy = kind.address(&server.name_server());
+                let by_proxy = kind.address(&server.url());
                 let server = Arc::new(server);
                 Ok(Started { broker: Self::Rocketmq(server.clone()), by_proxy, server: (server, proxy) })
             }
