@@ -1,7 +1,7 @@
 //! Arguments that are refused before anything is read.
 use std::fs;
 
-use crate::dead::command::run;
+use crate::support::run_without_store as run;
 
 #[test]
 fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
@@ -38,6 +38,14 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (queue("redis+stream://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:99999"), 5, "99999"),
+        (queue("nats://127.0.0.1:1"), 7, "connecting"),
+        (queue("pgmq://app@127.0.0.1:1/shop"), 7, "opening the queue"),
+        #[cfg(feature = "kafka")]
+        (queue("kafka://127.0.0.1:1"), 7, "connecting"),
+        #[cfg(feature = "sqs")]
+        (queue("sqs://eu-west-1?endpoint=http://127.0.0.1:1"), 7, "opening the queue"),
+        #[cfg(feature = "sqs")]
+        (queue("sqs://127.0.0.1:5000"), 2, "use `sqs://REGION`"),
         (queue("rocketmq://localhost:9876"), 2, without_group),
         ([queue("amqp://localhost"), vec!["--limit", "0"]].concat(), 2, "1..=10000"),
         ([queue("amqp://localhost"), vec!["--died-before", "yesterday"]].concat(), 2, "2026-11-22T06:00:00Z"),

@@ -1,7 +1,7 @@
 //! Dead letters of Redis Streams.
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idempotent::mq::{Settlement, Source};
 use idempotent::redis_streams::{StartPosition, StreamsSource};
 use idempotent::store::{
     Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind, Settled, StateKind,
@@ -9,7 +9,8 @@ use idempotent::store::{
 use idempotent::{Identity, Key, RedisStore, Scene, Store};
 use idempotent_harness::servers::RedisServer;
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, bury, comes_back};
+use crate::support::{Ran, command_without_store, ran};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -54,9 +55,7 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     let site = Site { queue: &["--queue", &queue, "--name", "orders"] };
     site.is_listed();
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
 
     let state = async |at: usize| store.peek(&keys[at]).await.unwrap().unwrap().state.kind();
     let letters = site.dead("list", &["--cause", "stock"]).lines();
@@ -68,7 +67,7 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(done[0]["outcome"], "done, the key can be claimed");
     let states = [state(0).await, state(1).await, state(2).await];
     assert_eq!(states, [StateKind::Dead, StateKind::Dead, StateKind::Vacant]);
-    is_back(&next(&mut source).await.0, BODIES[2]);
+    comes_back(&mut source, BODIES[2]).await;
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 }
 
@@ -125,18 +124,19 @@ async fn of_two_letters_of_one_message_exactly_the_named_one_is_removed() {
 }
 
 /// Starts a change of letters, waits until it has changed the first one, and sends a signal.
-fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (crate::dead::command::Run, usize) {
+fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (Ran, usize) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let arguments = [&["dead"], arguments, site.queue, &["--reason", "why", "--yes", "--audit", path]].concat();
-    let child = crate::dead::command::spawn(&arguments);
+    let mut command = command_without_store(&arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let results = || std::fs::read_to_string(path).unwrap().matches("\"outcome\":\"done\"").count();
     while results() == 0 {
         std::thread::yield_now();
     }
-    let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+    let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
     assert!(sent.unwrap().success());
-    (crate::dead::command::finished(child.wait_with_output().unwrap()), results())
+    (ran(child.wait_with_output().unwrap()), results())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use crate::handbook::flows::stalled_outbox;
 use crate::handbook::incident::Incident;
 use crate::order;
 use crate::sqlite::{damage, file};
-use crate::support::{done, key};
+use crate::support::{done, key, sqlite_url};
 
 /// Sets the store to a file with a record in each state.
 async fn records(incident: &mut Incident) -> (TempDir, String) {
@@ -32,7 +32,7 @@ pub(crate) async fn first(incident: &mut Incident) {
 }
 
 pub(crate) async fn searched(incident: &mut Incident) {
-    let (folder, url) = records(incident).await;
+    let (_folder, url) = records(incident).await;
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
     let call = Call::new(Identity::new(Scene::Mq, "orders", "4711"));
     let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(1));
@@ -44,7 +44,7 @@ pub(crate) async fn searched(incident: &mut Incident) {
     incident.shows("idempotent count --state failed,dead --scope orders", &["\"dead\":1", "\"failed\":1"]);
     let recent = "idempotent list --state failed,dead,vacant --newer-than 1h";
     incident.shows(recent, &[&key("poison"), &lost]);
-    damage(&folder).await;
+    damage(&url).await;
     incident.shows("idempotent list --state unreadable", &[&lost, "\"reason\""]);
 }
 
@@ -102,8 +102,7 @@ pub(crate) async fn outboxes_and_delays(incident: &mut Incident) {
 }
 
 pub(crate) async fn waiting_streams(incident: &mut Incident) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let store = idempotent::connect(&url).await.unwrap();
     order::fill(&store).await;
     let later = Call::new(Identity::new(Scene::Mq, "parcels", "4711")).after("4710");

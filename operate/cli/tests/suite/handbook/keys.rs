@@ -10,7 +10,7 @@ use idempotent_harness::servers::RedisServer;
 use crate::handbook::incident::Incident;
 use crate::handbook::letters::Service;
 use crate::sqlite::{damage, file};
-use crate::support::key;
+use crate::support::{key, sqlite_url};
 
 /// Claims an order for 30 s, as a worker that is then killed.
 pub(crate) async fn claim(store: &Arc<dyn Store>, order: &str) {
@@ -55,8 +55,7 @@ pub(crate) async fn run(executor: &Executor, cents: u64, order: &str) -> Option<
 
 /// A producer has used a key for two payloads.
 pub(crate) async fn mismatch(incident: &mut Incident) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
     assert_eq!(run(&executor, 500, "4711").await, Some(Outcome::Ran));
     assert_eq!(run(&executor, 700, "4711").await, Some(Outcome::Mismatch));
@@ -67,8 +66,8 @@ pub(crate) async fn mismatch(incident: &mut Incident) {
 
 /// Another program has written into a record.
 pub(crate) async fn unreadable(incident: &mut Incident) {
-    let (folder, url) = file().await;
-    damage(&folder).await;
+    let (_folder, url) = file().await;
+    damage(&url).await;
     incident.set("IDEMPOTENT_STORE", url);
     incident.shows("idempotent list --state unreadable", &[&key("lost"), "field `fencing`"]);
     incident.key(&key("lost"));
