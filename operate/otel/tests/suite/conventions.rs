@@ -2,10 +2,10 @@
 use std::collections::BTreeSet;
 
 use idempotent_mq::{MemoryQueue, OutboundMessage, Publish};
-use idempotent_otel::{ConsumerTracer, ProducerTracer, RunTracer, SEMCONV_VERSION};
+use idempotent_otel::{ConsumerTracer, ProducerTracer, SEMCONV_VERSION};
 use opentelemetry_semantic_conventions::{SCHEMA_URL, attribute};
 
-use crate::world::{Broker, Traces, consume_with, delivery};
+use crate::world::{Broker, Traces, consume_with, delivery, traced};
 
 /// The attributes of this project. Their names are part of its interface.
 const OWN: [&str; 9] = [
@@ -28,8 +28,7 @@ const OF_THE_LAYER: [&str; 4] = ["busy_ns", "idle_ns", "target", "level"];
 async fn all_names_are_those_of_the_conventions_or_listed() {
     let traces = Traces::start();
     let queue = MemoryQueue::new("orders");
-    let executor = idempotent_core::Executor::builder(idempotent_core::MemoryStore::new());
-    let executor = executor.observer((idempotent_core::Tracing, RunTracer::new())).build().unwrap();
+    let executor = traced();
     for body in ["done", "done", "never"] {
         queue.send_delivery(delivery(body, body).header("traceparent", "bad"));
         let _ = consume_with(&queue, ConsumerTracer::new("memory").message_ids(true), &executor).await;

@@ -6,17 +6,14 @@ use idempotent_core::{Executor, MemoryStore};
 use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
 use idempotent_otel::{ConsumerTracer, ProducerTracer};
 use idempotent_sqlx::{DelayTable, ScheduledTask};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::sync::Notify;
 
-use crate::world::{Traces, id, links, service_span};
+use crate::world::{Traces, database, id, links, service_span};
 
 #[tokio::test]
 async fn due_work_belongs_to_the_trace_that_scheduled_it() {
     let traces = Traces::start();
-    let folder = tempfile::tempdir().unwrap();
-    let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
-    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let (_folder, pool) = database().await;
     let table = DelayTable::builder(pool).create(true).open().await.unwrap();
     let request = service_span("request");
     let headers = request.in_scope(|| ProducerTracer::new("sqlite").headers("reminders"));

@@ -10,5 +10,4 @@ mod redis;
 mod rest;
 mod runs;
 mod secrets;
-mod takeover;
 mod world;

@@ -6,10 +6,10 @@ use idempotent_otel::ProducerTracer;
 use idempotent_sqlx::{Enqueued, Outbox, Relay};
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use sqlx::Sqlite;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use sqlx::sqlite::SqlitePool;
 use tracing::Instrument;
 
-use crate::world::{Broker, Traces, attribute, header, id, links, service_span, traceparent};
+use crate::world::{Broker, Traces, attribute, database, header, id, links, service_span, traceparent};
 
 struct World {
     traces: Traces,
@@ -23,9 +23,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let traces = Traces::start();
-        let folder = tempfile::tempdir().unwrap();
-        let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
-        let pool = SqlitePool::connect_with(options).await.unwrap();
+        let (folder, pool) = database().await;
         let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
         let (broker, tracer) = (Broker::default(), ProducerTracer::new("rabbitmq"));
         Self { traces, pool, outbox, broker, tracer, _folder: folder }

@@ -1,4 +1,6 @@
 //! Outcomes of runs, and links from duplicates to the first run.
+use std::time::Duration;
+
 use idempotent_core::{Outcome, Policy, Rejection};
 use idempotent_otel::RunTracer;
 use idempotent_testkit::VirtualClock;
@@ -45,7 +47,7 @@ async fn a_retry_replaces_the_failed_run_as_the_target_of_links() {
     let executor = executor(store(&clock), &clock, Policy::new(), RunTracer::new());
     let fails = async { Err(Rejection::LeaseLost) };
     assert!(matches!(runs(&executor, "fails", "k", fails).await, Outcome::Released { .. }));
-    clock.advance(std::time::Duration::from_secs(3_600)).await;
+    clock.advance(Duration::from_secs(3_600)).await;
     assert_eq!(runs(&executor, "retry", "k", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&executor, "duplicate", "k", async { Ok(1) }).await, Outcome::Replayed);
     let (failed, retry) = (run_in(&traces, "fails"), run_in(&traces, "retry"));
@@ -95,7 +97,7 @@ async fn a_run_of_another_process_is_not_linked_and_a_stale_one_never() {
     let other = executor(store, &clock, Policy::new(), RunTracer::new());
     // The failed run of this process is the last one that it knows of.
     let _ = runs(&one, "failed here", "k", async { Err(Rejection::LeaseLost) }).await;
-    clock.advance(std::time::Duration::from_secs(3_600)).await;
+    clock.advance(Duration::from_secs(3_600)).await;
     assert_eq!(runs(&other, "ran there", "k", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&one, "duplicate here", "k", async { Ok(1) }).await, Outcome::Replayed);
     assert_eq!(runs(&other, "duplicate there", "k", async { Ok(1) }).await, Outcome::Replayed);
@@ -139,4 +141,26 @@ async fn without_recent_runs_and_without_sampling_nothing_is_linked() {
     let on = Traces::start();
     assert_eq!(runs(&sampled, "second", "k", async { Ok(1) }).await, Outcome::Replayed);
     assert!(links(&run_in(&on, "second")).is_empty(), "a link to a span that no exporter has seen");
+}
+
+#[tokio::test]
+async fn a_takeover_links_to_the_previous_owner_and_a_duplicate_to_the_new_one() {
+    let (traces, clock) = (Traces::start(), VirtualClock::new());
+    let executor = executor(store(&clock), &clock, Policy::new(), RunTracer::new());
+    let (began, begins) = oneshot::channel();
+    let hangs = async move {
+        began.send(()).unwrap();
+        std::future::pending().await
+    };
+    tokio::select! {
+        _ = runs(&executor, "dropped", "k", hangs) => panic!("it hangs"),
+        begun = begins => begun.unwrap(),
+    }
+    clock.advance(Duration::from_secs(3_600)).await;
+    assert_eq!(runs(&executor, "takes over", "k", async { Ok(1) }).await, Outcome::Ran);
+    assert_eq!(runs(&executor, "duplicate", "k", async { Ok(1) }).await, Outcome::Replayed);
+    let (dropped, owner) = (run_in(&traces, "dropped"), run_in(&traces, "takes over"));
+    assert_eq!(attribute(&dropped, "idempotent.outcome").unwrap(), "abandoned");
+    assert_eq!(links(&owner), [(id(&dropped), "previous_owner".to_owned())]);
+    assert_eq!(links(&run_in(&traces, "duplicate")), [(id(&owner), "first_run".to_owned())]);
 }

@@ -4,13 +4,14 @@ use std::time::Duration;
 use idempotent::delay_queue::{DelayMessage, DelayQueue};
 use idempotent::rabbitmq::Queue;
 use idempotent::reply::DefaultReply;
-use idempotent::{Call, Executor, Handler, Identity, Json, Rejection, Scene};
+use idempotent::{Call, Executor, Handler, Identity, Json, Outcome, Rejection, Scene};
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 use tempfile::TempDir;
 
 use crate::dead::rabbitmq::{are_ready, letters};
 use crate::handbook::flows::stalled_outbox;
 use crate::handbook::incident::Incident;
+use crate::handbook::keys::run;
 use crate::order;
 use crate::sqlite::{damage, file};
 use crate::support::{done, key, sqlite_url};
@@ -34,9 +35,7 @@ pub(crate) async fn first(incident: &mut Incident) {
 pub(crate) async fn searched(incident: &mut Incident) {
     let (_folder, url) = records(incident).await;
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
-    let call = Call::new(Identity::new(Scene::Mq, "orders", "4711"));
-    let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(1));
-    executor.run(call, handler).await.unwrap();
+    assert_eq!(run(&executor, 500, "4711").await, Some(Outcome::Ran));
     let lost = key("lost");
     assert_eq!(incident.shows("idempotent list --orphaned", &[]), "");
     incident.shows("idempotent inspect --scope orders --part 4711", &["\"state\":\"consumed\"", &key("4711")]);
@@ -139,8 +138,7 @@ pub(crate) async fn planned(incident: &mut Incident) {
     incident.ends(budget, 6, &["`masters>8`: masters is"]);
     let server = RedisServer::start();
     let store = idempotent::connect(server.url()).await.unwrap();
-    let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(()));
-    Executor::new(store).run(Call::new(Identity::new(Scene::Mq, "orders", "4711")), handler).await.unwrap();
+    assert_eq!(run(&Executor::new(store), 500, "4711").await, Some(Outcome::Ran));
     incident.value("redis://localhost", server.url());
     incident.shows("idempotent plan --from redis://localhost --retention 7d", &["sampled records"]);
 }
