@@ -5,7 +5,6 @@ mod listen;
 mod nats;
 mod outgoing;
 mod pgmq;
-mod publishing;
 mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]

@@ -5,14 +5,14 @@ use idempotent::kafka::{KafkaPublisher, KafkaSource, KafkaSourceBuilder};
 use idempotent::mq::SourceError;
 
 use super::listen::Listening;
-use super::outgoing::Lines;
+use super::outgoing::{Lines, publish};
 use super::url::SourceUrl;
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 use crate::summary::Over;
 
 #[derive(Debug)]
 pub(crate) struct Kafka {
-    at: Address,
+    pub(super) at: Address,
     group: String,
     /// The name of a static member.
     member: Option<String>,
@@ -47,7 +47,7 @@ impl Kafka {
 }
 
 impl Place for Kafka {
-    async fn source(&self) -> anyhow::Result<KafkaSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         self.builder().connect().await.map_err(|error| self.unusable(&error))
     }
 
@@ -57,7 +57,7 @@ impl Place for Kafka {
     }
 
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        publishing::publish(&KafkaPublisher::new(&*self.at.url), &self.at.name, &self.at, lines).await
+        publish(&KafkaPublisher::new(&*self.at.url), &self.at.name, &self.at, lines).await
     }
 
     fn dead_letters(&self) -> String {

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use idempotent::nats::{JetStreamPublisher, JetStreamSource};
 
-use super::outgoing::Lines;
+use super::outgoing::{Lines, publish};
 use super::url::SourceUrl;
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct Nats {
-    at: Address,
+    pub(super) at: Address,
     consumer: String,
     subject: String,
 }
@@ -28,7 +28,7 @@ impl Nats {
 }
 
 impl Place for Nats {
-    async fn source(&self) -> anyhow::Result<JetStreamSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = JetStreamSource::builder(&self.at.url, &*self.at.name, &*self.consumer);
         let source = source.declare([self.subject.as_str()]).ack_wait(ACK_WAIT);
         source.connect().await.map_err(|error| {
@@ -38,7 +38,7 @@ impl Place for Nats {
 
     /// Publishes the lines. The stream drops a line whose id it has seen within two minutes.
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        publishing::publish(&JetStreamPublisher::new(&self.at.url), &self.subject, &self.at, lines).await
+        publish(&JetStreamPublisher::new(&self.at.url), &self.subject, &self.at, lines).await
     }
 
     fn dead_letters(&self) -> String {

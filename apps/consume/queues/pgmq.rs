@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use idempotent::pgmq::{PgmqPublisher, PgmqSource};
 
-use super::outgoing::Lines;
+use super::outgoing::{Lines, publish};
 use super::url::SourceUrl;
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct Pgmq {
-    at: Address,
+    pub(super) at: Address,
 }
 
 /// The time after which the messages of a killed worker are delivered again.
@@ -24,7 +24,7 @@ impl Pgmq {
 }
 
 impl Place for Pgmq {
-    async fn source(&self) -> anyhow::Result<PgmqSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = PgmqSource::builder(&self.at.url, &*self.at.name).declare().visibility_timeout(VISIBILITY);
         source.connect().await.map_err(|error| {
             self.at
@@ -35,7 +35,7 @@ impl Place for Pgmq {
     /// Publishes the lines byte for byte.
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = PgmqPublisher::new(&self.at.url).exact_bodies();
-        publishing::publish(&publisher, &self.at.name, &self.at, lines).await
+        publish(&publisher, &self.at.name, &self.at, lines).await
     }
 
     fn dead_letters(&self) -> String {

@@ -4,13 +4,13 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use idempotent::rabbitmq::{self, RabbitProperties, RabbitPublisher, RabbitSource};
 
-use super::outgoing::Lines;
+use super::outgoing::{Lines, send_each};
 use super::url::{SourceUrl, shown};
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct RabbitMq {
-    at: Address,
+    pub(super) at: Address,
     queue: rabbitmq::Queue,
 }
 
@@ -42,7 +42,7 @@ impl RabbitMq {
 }
 
 impl Place for RabbitMq {
-    async fn source(&self) -> anyhow::Result<RabbitSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = RabbitSource::builder(&self.at.url, self.queue.clone()).build();
         let source = source.map_err(|error| anyhow!("--source {}: {error}", self.at.shown))?;
         let hint = "is RabbitMQ there, may the user of --source use the virtual host, and is the queue of that kind \
@@ -56,7 +56,7 @@ impl Place for RabbitMq {
         let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;
         let json = &RabbitProperties::default().content_type("application/json");
         let send = async |message: &_| publisher.publish_with(message, json).await.map(drop);
-        publishing::send_each(lines, (&self.at.name, &self.at), IN_FLIGHT, send).await
+        send_each(lines, (&self.at.name, &self.at), IN_FLIGHT, send).await
     }
 
     fn dead_letters(&self) -> String {

@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use super::outgoing::{Lines, Outgoing};
 use super::url::SourceUrl;
-use super::{Address, Place, told};
+use super::{Address, Place, Source, told};
 
 #[derive(Debug)]
 pub(crate) struct RedisStreams {
-    at: Address,
+    pub(super) at: Address,
     group: String,
 }
 
@@ -36,7 +36,7 @@ impl RedisStreams {
 }
 
 impl Place for RedisStreams {
-    async fn source(&self) -> anyhow::Result<StreamsSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = StreamsSource::builder(&self.at.url, self.at.name.as_str(), self.group.as_str())
             .declare(StartPosition::Beginning)
             .min_idle(MIN_IDLE)

@@ -4,13 +4,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use idempotent::rocketmq::{RocketPublisher, RocketSource};
 
-use super::outgoing::Lines;
+use super::outgoing::{Lines, publish};
 use super::url::SourceUrl;
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct RocketMq {
-    at: Address,
+    pub(super) at: Address,
     name_server: String,
     group: String,
 }
@@ -31,7 +31,7 @@ impl RocketMq {
 }
 
 impl Place for RocketMq {
-    async fn source(&self) -> anyhow::Result<RocketSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = RocketSource::builder(&self.name_server, &self.at.name, &self.group).build();
         let source = source.map_err(|error| anyhow!("--source {}: {error}", self.at.shown))?;
         let hint = "is RocketMQ's name server there, and does it know a broker?";
@@ -41,7 +41,7 @@ impl Place for RocketMq {
 
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = RocketPublisher::builder(&self.name_server).give_up_after(PATIENCE).build()?;
-        publishing::publish(&publisher, &self.at.name, &self.at, lines).await
+        publish(&publisher, &self.at.name, &self.at, lines).await
     }
 
     fn dead_letters(&self) -> String {

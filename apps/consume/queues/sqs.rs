@@ -6,13 +6,13 @@ use anyhow::anyhow;
 use idempotent::sqs::aws_sdk_sqs::Client;
 use idempotent::sqs::{SqsPublisher, SqsSource, client};
 
-use super::outgoing::Lines;
+use super::outgoing::{Lines, publish};
 use super::url::SourceUrl;
-use super::{Address, Place, publishing};
+use super::{Address, Place, Source};
 
 pub(crate) struct Sqs {
     client: Client,
-    at: Address,
+    pub(super) at: Address,
 }
 
 /// The time after which the messages of a killed worker are delivered again.
@@ -29,14 +29,14 @@ impl Sqs {
 }
 
 impl Place for Sqs {
-    async fn source(&self) -> anyhow::Result<SqsSource> {
+    async fn source(&self) -> anyhow::Result<impl Source> {
         let source = SqsSource::builder(self.client.clone(), &*self.at.name).declare().visibility_timeout(VISIBILITY);
         let hint = "may the credentials in the environment use both queues?";
         source.connect().await.map_err(|error| self.at.unusable(&error, hint))
     }
 
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        publishing::publish(&SqsPublisher::new(self.client.clone()), &self.at.name, &self.at, lines).await
+        publish(&SqsPublisher::new(self.client.clone()), &self.at.name, &self.at, lines).await
     }
 
     fn dead_letters(&self) -> String {

@@ -71,23 +71,33 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 }
 
+/// Starts a server with the stream `orders`. Returns it with the URL of its queues.
+fn with_stream() -> (RedisServer, String) {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    (server, url)
+}
+
+/// Writes a dead letter with a body, a reason and a number of deaths. `key` is the number in its id.
+fn write_letter(server: &RedisServer, stream: &str, body: &str, (reason, key, deaths): (&str, &str, &str)) {
+    let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{key}");
+    let names = ["reason", "id", "attempts", "first-at", "last-at", "deaths"].map(|name| format!("idempotent-{name}"));
+    let fields = names.iter().map(String::as_str).zip([reason, &id, "17", "1", "2", deaths]);
+    let fields = fields.flat_map(|(name, value)| [name, value]);
+    server.command(&["XADD", stream, "*", "body", body].into_iter().chain(fields).collect::<Vec<_>>());
+}
+
 /// Writes dead letters of the stream `orders`.
 fn write_letters(server: &RedisServer, count: usize) {
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
     for number in 0..count {
-        let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{number}");
-        let fields = ["reason", REASONS[number % 3], "id", &id, "attempts", "17", "first-at", "1", "last-at", "2"];
-        let fields = fields.chunks(2).flat_map(|field| [format!("idempotent-{}", field[0]), field[1].to_owned()]);
-        let fields: Vec<String> = fields.chain(["idempotent-deaths".into(), "1".into()]).collect();
-        let command = ["XADD", "orders:dead", "*"].into_iter().chain(fields.iter().map(String::as_str));
-        server.command(&command.collect::<Vec<_>>());
+        write_letter(server, "orders:dead", "", (REASONS[number % 3], &number.to_string(), "1"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_stream_are_removed() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let (server, url) = with_stream();
     write_letters(&server, 3);
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     site.is_discarded();
@@ -98,17 +108,9 @@ async fn letters_of_a_stream_are_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_letters_of_one_message_exactly_the_named_one_is_removed() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    let (server, url) = with_stream();
     for (body, deaths) in [("1", "1"), ("1", "2"), ("2", "1")] {
-        let names =
-            ["reason", "id", "attempts", "first-at", "last-at", "deaths"].map(|name| format!("idempotent-{name}"));
-        let key = "idempotent:mq:orders:{Pv_mJFCxQoKrWCJDVdincw}:7";
-        let values = ["no stock", key, "17", "1", "2", deaths];
-        let fields = names.iter().map(String::as_str).zip(values).flat_map(|(name, value)| [name, value]);
-        let letter = ["XADD", "orders:dead", "*", "body", body].into_iter().chain(fields);
-        server.command(&letter.collect::<Vec<_>>());
+        write_letter(&server, "orders:dead", body, ("no stock", "7", deaths));
     }
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     let ids = || {
@@ -141,11 +143,11 @@ fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (Ran, usize
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_a_change_after_the_current_letter_with_its_summary() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let (server, url) = with_stream();
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
-        server.command(&["FLUSHALL"]);
+        server.command(&["DEL", "orders", "orders:dead"]);
+        server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
         // At one letter per second, the command would need ten minutes.
         write_letters(&server, 600);
         let (ended, results) = interrupted(&site, signal, &["redrive", "--limit", "600", "--rate", "1"]);
@@ -161,15 +163,9 @@ async fn a_signal_ends_a_change_after_the_current_letter_with_its_summary() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_died_often_stays_and_a_bad_stream_is_named() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    let (server, url) = with_stream();
     for deaths in ["3", "4"] {
-        let mark = |name: &str| format!("idempotent-{name}");
-        let names = ["reason", "attempts", "first-at", "last-at", "deaths"].map(mark);
-        let fields = names.iter().map(String::as_str).zip(["no stock", "17", "1", "2", deaths]);
-        let fields = fields.flat_map(|(name, value)| [name, value]);
-        server.command(&["XADD", "morgue", "*"].into_iter().chain(fields).collect::<Vec<_>>());
+        write_letter(&server, "morgue", "", ("no stock", "7", deaths));
     }
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--dead-stream", "morgue"] };
     let redrive = |more: &[&str]| {

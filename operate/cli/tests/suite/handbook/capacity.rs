@@ -47,12 +47,3 @@ fn the_plans_of_the_guide_are_those_of_the_program() {
         "`GUIDE=overwrite cargo test -p idempotent-cli -- plans_of_the_guide` writes the outputs"
     );
 }
-
-#[test]
-fn an_old_output_is_replaced_and_other_blocks_are_kept() {
-    let guide =
-        "Text\n```console\n$ idempotent plan --rate 1/s --retention 1h\nold\n```\n```text\n$ other\nkept\n```\n";
-    let (printed, commands) = with_outputs(guide);
-    assert_eq!(commands, 1);
-    assert!(printed.contains("load   1 new keys/s") && printed.contains("$ other\nkept\n") && !printed.contains("old"));
-}

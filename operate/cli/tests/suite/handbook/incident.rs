@@ -106,13 +106,3 @@ pub(crate) fn shell(line: &str) -> Command {
     shell.stdin(Stdio::null()).args(["-c", line]);
     shell
 }
-
-#[test]
-fn a_command_without_an_incident_is_missing_and_an_unknown_command_is_refused() {
-    let guide = "## A\n```console\n$ idempotent --version\n```\nThen `idempotent list`.\n";
-    let mut incident = Incident::of(guide, "A");
-    incident.shows("idempotent --version", &["idempotent 0."]);
-    assert_eq!(incident.missing(), ["idempotent list"]);
-    let unknown = std::panic::catch_unwind(move || incident.try_with("idempotent count", "").code);
-    assert!(unknown.is_err());
-}
