@@ -155,13 +155,6 @@ async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_
 }
 
 #[tokio::test]
-async fn a_page_ends_at_its_limit_and_names_the_next_one() {
-    let (_folder, url) = file().await;
-    let page = done(&url, &["list", "--limit", "1"]);
-    assert!(page.lines().count() == 2 && page.lines().nth(1).unwrap().contains("\"next\":"), "{page}");
-}
-
-#[tokio::test]
 async fn a_reader_that_closes_stdout_ends_a_listing_and_a_count_quietly() {
     let (_folder, url) = file().await;
     // The last command prints only a cursor, on the next line of a page without keys.

@@ -77,7 +77,11 @@ async fn a_read_only_console_has_no_route_of_an_action() {
         assert_eq!(site.post("", path, &[("token", &token)]).await.status, StatusCode::NOT_FOUND, "{path}");
     }
     assert_eq!(site.get("", "/task?id=1").await.status, StatusCode::NOT_FOUND);
-    assert!(!site.get("", "/dead").await.body.contains("name=\"action\""));
+    for page in ["/dead", "/keys", "/dead-letters?read=1"] {
+        let answer = site.get("", page).await;
+        assert!(!answer.body.contains("name=\"action\"") && answer.inputs("entry").is_empty(), "{page}");
+        assert!(answer.body.contains("read-only"), "{page}");
+    }
 }
 
 #[tokio::test]

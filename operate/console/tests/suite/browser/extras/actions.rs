@@ -38,14 +38,6 @@ fn a_double_click_changes_a_key_once() {
     assert_eq!(served.site.audited().len(), 1);
 }
 
-#[test]
-fn of_two_operators_with_the_same_page_the_second_changes_nothing() {
-    let served = Served::start();
-    let visitors = [served.visitor("secret", &[]), served.visitor("other", &[])];
-    for visitor in &visitors {
-        visitor.go("dead");
-        visitor.click("tbody input[name=entry]");
-    }
     visitors[0].act("forget");
     visitors[1].act("forget");
     assert!(visitors[0].text().contains("done"));
@@ -93,13 +85,4 @@ fn of_two_letters_of_one_message_exactly_the_selected_one_is_discarded() {
     assert_eq!(visitor.complaints(), Vec::<String>::new());
 }
 
-#[test]
-fn a_read_only_console_has_no_button_of_an_action() {
-    let served = Served::with(|| crate::site::store(1, 1), |builder| builder.read_only(true));
-    let visitor = served.visitor("secret", &[]);
-    for page in ["dead", "keys", "dead-letters?read=1"] {
-        visitor.go(page);
-        visitor.until_text("header", "read-only");
-        assert_eq!(visitor.script("return document.querySelectorAll('[name=action], [name=entry]').length"), 0);
-    }
 }
