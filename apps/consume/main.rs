@@ -14,7 +14,7 @@
 //! This file has the essential parts: the annotated handler, and the worker that settles each delivery by the outcome
 //! of its run. The other files replace parts of a real service: a broker (`broker.rs`, `input.rs`, `delivery.rs`,
 //! `dead.rs`), a database (`effects.rs`; in the transaction of the run: `level.rs`), a command line (`args.rs`,
-//! `places.rs`, `store.rs`, `fresh.rs`) and output (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`).
+//! `places.rs`, `store.rs`) and output (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`).
 //!
 //! With `--source`, the broker is a real one, and the consumer runtime settles: the same handler, in `queues.rs` and a
 //! file for each broker in `queues/`. Try `kill -9` during `--fresh --slow-ms 200`, and run it again. `data/README.md`
@@ -24,13 +24,12 @@ mod broker;
 mod dead;
 mod delivery;
 mod effects;
-mod fresh;
 mod held;
 mod input;
 mod level;
 mod malformed;
 mod places;
-#[cfg_attr(not(feature = "servers"), path = "no_queues.rs")]
+#[cfg(feature = "servers")]
 mod queues;
 mod screen;
 mod store;
@@ -62,6 +61,7 @@ use self::input::{Input, Source};
 use self::level::consume_in;
 use self::malformed::Malformed;
 use self::places::Places;
+#[cfg(feature = "servers")]
 use self::queues::Queue;
 use self::screen::Screen;
 use self::summary::{Ended, Over, Summary};
@@ -192,7 +192,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let executor =
         Executor::builder(store).policy(Scene::Mq, policy(slow)).observer((Tracing, tally.clone())).build()?;
     if args.fresh && places.is_shared() {
-        fresh::forget(&executor).await?;
+        store::forget(&executor).await?;
     }
     let effects = Effects::open(&places, places.forgets() || args.fresh).await?;
     let held = Held::look(&executor, screen).await;
@@ -213,6 +213,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     let announcing = (!is_announced).then(|| tokio::spawn(announcing));
     let over = match from {
         From::File(input) => take(&job, input, args, &process).await?,
+        #[cfg(feature = "servers")]
         From::Queue(queue, input) => {
             if let Some(input) = input {
                 queue.publish(input, screen).await?;
@@ -235,6 +236,7 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
 enum From {
     File(Input),
     /// A queue, and the input that is published to it first.
+    #[cfg(feature = "servers")]
     Queue(Queue, Option<Input>),
 }
 
@@ -249,10 +251,23 @@ impl From {
             }
             return Ok(Self::File(Input::open(Source::of(args.input.as_deref()))?));
         };
+        Self::queue(url, args).await
+    }
+
+    #[cfg(feature = "servers")]
+    async fn queue(url: &str, args: &Args) -> anyhow::Result<Self> {
         let queue = Queue::parse(url)?;
         let input = args.publish.as_deref().map(|file| Input::open(Source::of(Some(file)))).transpose()?;
         queue.declare().await?;
         Ok(Self::Queue(queue, input))
+    }
+
+    #[cfg(not(feature = "servers"))]
+    async fn queue(_: &str, _: &Args) -> anyhow::Result<Self> {
+        bail!(
+            "--source: this build has no broker clients; run `cargo run --features servers --bin consume`, \
+             or with `--features rocketmq`, `kafka`, `kafka-tls` or `sqs` for one of these brokers"
+        )
     }
 }
 

@@ -5,7 +5,6 @@ mod listen;
 mod nats;
 mod outgoing;
 mod pgmq;
-mod publishing;
 mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
@@ -14,13 +13,18 @@ mod rocketmq;
 mod sqs;
 mod url;
 
+use std::fmt;
 use std::sync::Arc;
 
-use anyhow::bail;
+use ::url::Url;
+use anyhow::{anyhow, bail};
+use idempotent::mq::{Source, SourceError};
 
 #[cfg(feature = "kafka")]
 use self::kafka::Kafka;
+use self::listen::Listening;
 use self::nats::Nats;
+use self::outgoing::Lines;
 use self::pgmq::Pgmq;
 use self::rabbitmq::RabbitMq;
 use self::redis_streams::RedisStreams;
@@ -54,6 +58,24 @@ pub(crate) enum Queue {
 const HEAVY: [(&str, &str); 4] =
     [("rocketmq", "rocketmq"), ("kafka", "kafka"), ("kafkas", "kafka-tls"), ("sqs", "sqs")];
 
+/// Evaluates an expression with the place of a queue, whichever broker it belongs to.
+macro_rules! on_each {
+    ($queue:expr, $place:ident => $body:expr) => {
+        match $queue {
+            Queue::RabbitMq($place) => $body,
+            Queue::RedisStreams($place) => $body,
+            Queue::Nats($place) => $body,
+            Queue::Pgmq($place) => $body,
+            #[cfg(feature = "rocketmq")]
+            Queue::RocketMq($place) => $body,
+            #[cfg(feature = "kafka")]
+            Queue::Kafka($place) => $body,
+            #[cfg(feature = "sqs")]
+            Queue::Sqs($place) => $body,
+        }
+    };
+}
+
 impl Queue {
     pub(crate) fn parse(source: &str) -> anyhow::Result<Self> {
         let url = SourceUrl::parse(source)?;
@@ -84,78 +106,79 @@ impl Queue {
         }
     }
 
-    /// Makes sure that it is there.
+    /// Creates the queue if it is missing.
     pub(crate) async fn declare(&self) -> anyhow::Result<()> {
-        match self {
-            Self::RabbitMq(queue) => queue.source().await.map(drop),
-            Self::RedisStreams(stream) => stream.source().await.map(drop),
-            Self::Nats(stream) => stream.source().await.map(drop),
-            Self::Pgmq(queue) => queue.source().await.map(drop),
-            #[cfg(feature = "rocketmq")]
-            Self::RocketMq(topic) => topic.source().await.map(drop),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => topic.declare().await,
-            #[cfg(feature = "sqs")]
-            Self::Sqs(queue) => queue.source().await.map(drop),
-        }
+        on_each!(self, place => place.declare().await)
     }
 
-    /// Sends each line that is not blank, and knows that it arrived.
+    /// Sends each line that is not blank, and waits for the confirmations.
     pub(crate) async fn publish(&self, input: Input, screen: &Screen) -> anyhow::Result<()> {
         let (from, lines) = (input.source.to_string(), outgoing::read(input));
-        let sent = match self {
-            Self::RabbitMq(queue) => queue.publish(lines).await?,
-            Self::RedisStreams(stream) => stream.publish(lines).await?,
-            Self::Nats(stream) => stream.publish(lines).await?,
-            Self::Pgmq(queue) => queue.publish(lines).await?,
-            #[cfg(feature = "rocketmq")]
-            Self::RocketMq(topic) => topic.publish(lines).await?,
-            #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => topic.publish(lines).await?,
-            #[cfg(feature = "sqs")]
-            Self::Sqs(queue) => queue.publish(lines).await?,
-        };
+        let sent = on_each!(self, place => place.publish(lines).await?);
         screen.say(&format!("{sent} messages published from {from} to {self}"));
         Ok(())
     }
 
     /// Consumes until a stop signal or until no message arrives.
     pub(crate) async fn consume(&self, job: &Arc<Job>, args: &Args, process: &str) -> anyhow::Result<Over> {
-        let listening = listen::Listening { job, args, process, from: self.to_string() };
-        match self {
-            Self::RabbitMq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
-            Self::RedisStreams(stream) => listening.run(stream.source().await?, stream.dead_letters()).await,
-            Self::Nats(stream) => listening.run(stream.source().await?, stream.dead_letters()).await,
-            Self::Pgmq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
-            #[cfg(feature = "rocketmq")]
-            Self::RocketMq(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
-            #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => {
-                let source = topic.source().await?;
-                let joined = source.joined();
-                listening.run_from(joined, source, topic.dead_letters()).await
-            }
-            #[cfg(feature = "sqs")]
-            Self::Sqs(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
-        }
+        let listening = Listening { job, args, process, from: self.to_string() };
+        on_each!(self, place => place.consume(listening).await)
     }
 }
 
 /// Prints the URL without user and password.
-impl std::fmt::Display for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::RabbitMq(queue) => queue.fmt(f),
-            Self::RedisStreams(stream) => stream.fmt(f),
-            Self::Nats(stream) => stream.fmt(f),
-            Self::Pgmq(queue) => queue.fmt(f),
-            #[cfg(feature = "rocketmq")]
-            Self::RocketMq(topic) => topic.fmt(f),
-            #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => topic.fmt(f),
-            #[cfg(feature = "sqs")]
-            Self::Sqs(queue) => queue.fmt(f),
-        }
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        on_each!(self, place => place.at.fmt(f))
+    }
+}
+
+/// A queue, stream or topic of one broker.
+trait Place {
+    /// Connects, and creates what is missing.
+    async fn source(&self) -> anyhow::Result<impl Source>;
+
+    /// Publishes the lines. Returns the number of confirmed messages.
+    async fn publish(&self, lines: Lines) -> anyhow::Result<u64>;
+
+    /// Returns the name of the place of the dead letters.
+    fn dead_letters(&self) -> String;
+
+    /// Creates what is missing.
+    async fn declare(&self) -> anyhow::Result<()> {
+        self.source().await.map(drop)
+    }
+
+    async fn consume(&self, listening: Listening<'_>) -> anyhow::Result<Over> {
+        listening.run(self.source().await?, self.dead_letters()).await
+    }
+}
+
+/// The address of a place.
+#[derive(Debug)]
+struct Address {
+    /// The URL with its password.
+    url: String,
+    /// The URL without user and password.
+    shown: String,
+    /// `queue`, `stream` or `topic`.
+    kind: &'static str,
+    name: String,
+}
+
+impl Address {
+    fn new(url: Url, kind: &'static str, name: String) -> Self {
+        Self { shown: url::shown(&url), url: url.into(), kind, name }
+    }
+
+    fn unusable(&self, error: &SourceError, hint: &str) -> anyhow::Error {
+        anyhow!("cannot use {self}: {}; {hint}", told(error))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} {} at {}", self.kind, self.name, self.shown)
     }
 }
 

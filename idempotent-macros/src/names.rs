@@ -70,19 +70,13 @@ struct ArgumentScope<'a> {
 
 impl<'a> ArgumentScope<'a> {
     fn of(function: &'a AnnotatedFunction) -> Self {
-        let mut bindings = PatternBindings::default();
-        for input in &function.sig.inputs {
-            if let FnArg::Typed(arg) = input {
-                bindings.visit_pat(&arg.pat);
-            }
-        }
+        let bindings = PatternBindings::of_arguments(function);
+        let mut names = bindings.texts();
         if function.sig.asyncness.is_none() {
-            boxed::patterns(&function.body).iter().for_each(|pat| bindings.visit_pat(pat));
-            bindings.names.retain(|name| !name.starts_with("__"));
-            bindings.names.sort();
-            bindings.names.dedup();
+            names.sort();
+            names.dedup();
         }
-        Self { function, names: bindings.names, open: bindings.open }
+        Self { function, names, open: bindings.open }
     }
 
     /// Returns the names for one item of a batch: the item instead of the list.
@@ -96,7 +90,7 @@ impl<'a> ArgumentScope<'a> {
     fn check(&self, argument: &'static str, expr: &Expr) -> Result<()> {
         let mut bound = PatternBindings::default();
         bound.visit_expr(expr);
-        let mut uses = NameChecker { scope: self, argument, bound: bound.names, inner: 0, error: None };
+        let mut uses = NameChecker { scope: self, argument, bound: bound.texts(), inner: 0, error: None };
         uses.visit_expr(expr);
         uses.error.map_or(Ok(()), Err)
     }
@@ -166,13 +160,35 @@ fn is_local(name: &str) -> bool {
 /// A visitor that collects every name bound by a pattern.
 #[derive(Default)]
 pub(crate) struct PatternBindings {
-    pub(crate) names: Vec<String>,
+    names: Vec<Ident>,
+    /// True if a macro in a pattern may bind further names.
     open: bool,
+}
+
+impl PatternBindings {
+    /// Collects the names of the arguments, also those of a function that `async_trait` has rewritten.
+    fn of_arguments(function: &AnnotatedFunction) -> Self {
+        let mut bindings = Self::default();
+        for input in &function.sig.inputs {
+            if let FnArg::Typed(arg) = input {
+                bindings.visit_pat(&arg.pat);
+            }
+        }
+        if function.sig.asyncness.is_none() {
+            boxed::patterns(&function.body).iter().for_each(|pat| bindings.visit_pat(pat));
+            bindings.names.retain(|name| !name.unraw().to_string().starts_with("__"));
+        }
+        bindings
+    }
+
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.names.iter().map(|name| name.unraw().to_string()).collect()
+    }
 }
 
 impl Visit<'_> for PatternBindings {
     fn visit_pat_ident(&mut self, pat: &PatIdent) {
-        self.names.push(pat.ident.unraw().to_string());
+        self.names.push(pat.ident.clone());
         visit::visit_pat_ident(self, pat);
     }
 

@@ -85,7 +85,7 @@ impl WrittenHandler {
             bound.visit_stmt(statement);
             mentions.visit_stmt(statement);
         }
-        mentions.found && !bound.names.iter().any(|bound| bound == name)
+        mentions.found && !bound.texts().iter().any(|bound| bound == name)
     }
 }
 

@@ -1,21 +1,18 @@
 //! Kafka: a topic, consumed by a group.
-use std::fmt;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use idempotent::kafka::{KafkaPublisher, KafkaSource, KafkaSourceBuilder};
 use idempotent::mq::SourceError;
 
-use super::outgoing::Lines;
-use super::url::{SourceUrl, shown};
-use super::{publishing, told};
+use super::listen::Listening;
+use super::outgoing::{Lines, publish};
+use super::url::SourceUrl;
+use super::{Address, Place, Source};
+use crate::summary::Over;
 
 #[derive(Debug)]
 pub(crate) struct Kafka {
-    /// The URL with its password.
-    url: String,
-    shown: String,
-    topic: String,
+    pub(super) at: Address,
     group: String,
     /// The name of a static member.
     member: Option<String>,
@@ -32,20 +29,11 @@ impl Kafka {
         let member = source.take("member");
         let scheme = if source.scheme() == "kafkas" { "kafkas" } else { "kafka" };
         let url = source.into_url(scheme, "topic, group and member")?;
-        Ok(Self { shown: shown(&url), url: url.into(), topic, group, member })
-    }
-
-    pub(crate) async fn source(&self) -> anyhow::Result<KafkaSource> {
-        self.builder().connect().await.map_err(|error| self.unusable(&error))
-    }
-
-    /// Creates missing topics. The group does not see this process before it consumes.
-    pub(crate) async fn declare(&self) -> anyhow::Result<()> {
-        self.builder().prepare_topics().await.map_err(|error| self.unusable(&error))
+        Ok(Self { at: Address::new(url, "topic", topic), group, member })
     }
 
     fn builder(&self) -> KafkaSourceBuilder {
-        let source = KafkaSource::builder(&*self.url, &*self.topic, &*self.group);
+        let source = KafkaSource::builder(&*self.at.url, &*self.at.name, &*self.group);
         let source = source.declare(PARTITIONS).session_timeout(SESSION);
         match &self.member {
             Some(member) => source.member(&**member),
@@ -54,24 +42,30 @@ impl Kafka {
     }
 
     fn unusable(&self, error: &SourceError) -> anyhow::Error {
-        anyhow!(
-            "cannot use {self}: {}; is Kafka there, and may the user of --source use the topic and the group?",
-            told(error)
-        )
-    }
-
-    /// Publishes the lines. Returns the number of confirmed messages.
-    pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        publishing::publish(&KafkaPublisher::new(&*self.url), &self.topic, self, lines).await
-    }
-
-    pub(crate) fn dead_letters(&self) -> String {
-        format!("the topic {}-dead", self.topic)
+        self.at.unusable(error, "is Kafka there, and may the user of --source use the topic and the group?")
     }
 }
 
-impl fmt::Display for Kafka {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the topic {} at {}", self.topic, self.shown)
+impl Place for Kafka {
+    async fn source(&self) -> anyhow::Result<impl Source> {
+        self.builder().connect().await.map_err(|error| self.unusable(&error))
+    }
+
+    /// Creates missing topics. The group does not see this process before it consumes.
+    async fn declare(&self) -> anyhow::Result<()> {
+        self.builder().prepare_topics().await.map_err(|error| self.unusable(&error))
+    }
+
+    async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
+        publish(&KafkaPublisher::new(&*self.at.url), &self.at.name, &self.at, lines).await
+    }
+
+    fn dead_letters(&self) -> String {
+        format!("the topic {}-dead", self.at.name)
+    }
+
+    async fn consume(&self, listening: Listening<'_>) -> anyhow::Result<Over> {
+        let source = self.builder().connect().await.map_err(|error| self.unusable(&error))?;
+        listening.run_from(source.joined(), source, self.dead_letters()).await
     }
 }

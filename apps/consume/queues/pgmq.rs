@@ -1,20 +1,15 @@
 //! PGMQ: a queue in a PostgreSQL database.
-use std::fmt;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use idempotent::pgmq::{PgmqPublisher, PgmqSource};
 
-use super::outgoing::Lines;
-use super::url::{SourceUrl, shown};
-use super::{publishing, told};
+use super::outgoing::{Lines, publish};
+use super::url::SourceUrl;
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct Pgmq {
-    /// The URL with its password.
-    url: String,
-    shown: String,
-    queue: String,
+    pub(super) at: Address,
 }
 
 /// The time after which the messages of a killed worker are delivered again.
@@ -24,32 +19,26 @@ impl Pgmq {
     pub(crate) fn of(mut source: SourceUrl) -> anyhow::Result<Self> {
         let queue = source.need("queue", "queue")?;
         let url = source.into_url("pgmq", "queue")?;
-        Ok(Self { shown: shown(&url), url: url.into(), queue })
-    }
-
-    pub(crate) async fn source(&self) -> anyhow::Result<PgmqSource> {
-        let source = PgmqSource::builder(&self.url, &*self.queue).declare().visibility_timeout(VISIBILITY);
-        source.connect().await.map_err(|error| {
-            anyhow!(
-                "cannot use {self}: {}; is PostgreSQL there, is PGMQ in the database, and may the user of --source use it?",
-                told(&error)
-            )
-        })
-    }
-
-    /// Publishes the lines byte for byte. Returns the number of stored messages.
-    pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        let publisher = PgmqPublisher::new(&self.url).exact_bodies();
-        publishing::publish(&publisher, &self.queue, self, lines).await
-    }
-
-    pub(crate) fn dead_letters(&self) -> String {
-        format!("the queue {}_dead", self.queue)
+        Ok(Self { at: Address::new(url, "queue", queue) })
     }
 }
 
-impl fmt::Display for Pgmq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the queue {} at {}", self.queue, self.shown)
+impl Place for Pgmq {
+    async fn source(&self) -> anyhow::Result<impl Source> {
+        let source = PgmqSource::builder(&self.at.url, &*self.at.name).declare().visibility_timeout(VISIBILITY);
+        source.connect().await.map_err(|error| {
+            self.at
+                .unusable(&error, "is PostgreSQL there, is PGMQ in the database, and may the user of --source use it?")
+        })
+    }
+
+    /// Publishes the lines byte for byte.
+    async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
+        let publisher = PgmqPublisher::new(&self.at.url).exact_bodies();
+        publish(&publisher, &self.at.name, &self.at, lines).await
+    }
+
+    fn dead_letters(&self) -> String {
+        format!("the queue {}_dead", self.at.name)
     }
 }

@@ -1,23 +1,17 @@
 //! RabbitMQ: a queue.
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use futures_util::{StreamExt, TryStreamExt, stream};
-use idempotent::mq::OutboundMessage;
 use idempotent::rabbitmq::{self, RabbitProperties, RabbitPublisher, RabbitSource};
 
-use super::outgoing::Lines;
-use super::told;
+use super::outgoing::{Lines, send_each};
 use super::url::{SourceUrl, shown};
+use super::{Address, Place, Source};
 
 #[derive(Debug)]
 pub(crate) struct RabbitMq {
-    /// The URL with its password.
-    url: String,
-    shown: String,
+    pub(super) at: Address,
     queue: rabbitmq::Queue,
-    name: String,
 }
 
 /// Messages under way at once.
@@ -43,44 +37,29 @@ impl RabbitMq {
         }
         let shown = shown(&url);
         url.set_query(heartbeat.map(|seconds| format!("heartbeat={seconds}")).as_deref());
-        Ok(Self { url: url.into(), shown, queue, name })
-    }
-
-    pub(crate) async fn source(&self) -> anyhow::Result<RabbitSource> {
-        let source = RabbitSource::builder(&self.url, self.queue.clone()).build();
-        let source = source.map_err(|error| anyhow!("--source {}: {error}", self.shown))?;
-        source.declare().await.map_err(|error| {
-            anyhow!(
-                "cannot use {self}: {}; is RabbitMQ there, may the user of --source use the virtual host, and is the queue \
-                 of that kind (`&kind=existing` takes it as it is)?",
-                told(&error)
-            )
-        })?;
-        Ok(source)
-    }
-
-    /// Publishes the lines. Returns the number of confirmed messages.
-    pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        let publisher = RabbitPublisher::builder(&self.url).in_flight(IN_FLIGHT);
-        let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;
-        let (publisher, json) = (&publisher, &RabbitProperties::default().content_type("application/json"));
-        let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
-        let sending = lines.map(|line| async move {
-            let line = line?;
-            let message = OutboundMessage::new(&self.name, line.id, line.body);
-            let sent = publisher.publish_with(&message, json).await;
-            sent.map(drop).map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
-        });
-        sending.buffer_unordered(IN_FLIGHT).try_fold(0, async |sent, ()| Ok(sent + 1)).await
-    }
-
-    pub(crate) fn dead_letters(&self) -> String {
-        format!("the queue {}.dead", self.name)
+        Ok(Self { at: Address { url: url.into(), shown, kind: "queue", name }, queue })
     }
 }
 
-impl fmt::Display for RabbitMq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the queue {} at {}", self.name, self.shown)
+impl Place for RabbitMq {
+    async fn source(&self) -> anyhow::Result<impl Source> {
+        let source = RabbitSource::builder(&self.at.url, self.queue.clone()).build();
+        let source = source.map_err(|error| anyhow!("--source {}: {error}", self.at.shown))?;
+        let hint = "is RabbitMQ there, may the user of --source use the virtual host, and is the queue of that kind \
+                    (`&kind=existing` takes it as it is)?";
+        source.declare().await.map_err(|error| self.at.unusable(&error, hint))?;
+        Ok(source)
+    }
+
+    async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
+        let publisher = RabbitPublisher::builder(&self.at.url).in_flight(IN_FLIGHT);
+        let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;
+        let json = &RabbitProperties::default().content_type("application/json");
+        let send = async |message: &_| publisher.publish_with(message, json).await.map(drop);
+        send_each(lines, (&self.at.name, &self.at), IN_FLIGHT, send).await
+    }
+
+    fn dead_letters(&self) -> String {
+        format!("the queue {}.dead", self.at.name)
     }
 }

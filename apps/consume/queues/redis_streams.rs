@@ -1,5 +1,4 @@
 //! Redis Streams: a stream, read as one consumer of a group.
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -9,15 +8,12 @@ use redis::{Client, RedisError};
 use tokio::time::{Instant, sleep};
 
 use super::outgoing::{Lines, Outgoing};
-use super::told;
-use super::url::{SourceUrl, shown};
+use super::url::SourceUrl;
+use super::{Address, Place, Source, told};
 
 #[derive(Debug)]
 pub(crate) struct RedisStreams {
-    /// The URL with its password.
-    url: String,
-    shown: String,
-    stream: String,
+    pub(super) at: Address,
     group: String,
 }
 
@@ -35,35 +31,35 @@ impl RedisStreams {
     pub(crate) fn of(mut source: SourceUrl) -> anyhow::Result<Self> {
         let (stream, group) = (source.need("stream", "stream")?, source.need("group", "group")?);
         let url = source.into_url("redis", "stream and group")?;
-        Ok(Self { shown: shown(&url), url: url.into(), stream, group })
+        Ok(Self { at: Address::new(url, "stream", stream), group })
     }
+}
 
-    pub(crate) async fn source(&self) -> anyhow::Result<StreamsSource> {
-        let source = StreamsSource::builder(&self.url, self.stream.as_str(), self.group.as_str())
+impl Place for RedisStreams {
+    async fn source(&self) -> anyhow::Result<impl Source> {
+        let source = StreamsSource::builder(&self.at.url, self.at.name.as_str(), self.group.as_str())
             .declare(StartPosition::Beginning)
             .min_idle(MIN_IDLE)
             .id_field(ID);
-        source.connect().await.map_err(|error| {
-            anyhow!("cannot use {self}: {}; is Redis there, and may the user of --source use the stream?", told(&error))
-        })
+        let hint = "is Redis there, and may the user of --source use the stream?";
+        source.connect().await.map_err(|error| self.at.unusable(&error, hint))
     }
 
-    /// Publishes the lines. Returns the number of stored entries.
-    pub(crate) async fn publish(&self, mut lines: Lines) -> anyhow::Result<u64> {
-        let mut publishing = Publishing { client: Client::open(self.url.as_str())?, connection: None };
+    async fn publish(&self, mut lines: Lines) -> anyhow::Result<u64> {
+        let mut publishing = Publishing { client: Client::open(self.at.url.as_str())?, connection: None };
         let (mut some, mut sent) = (Vec::new(), 0);
         while lines.recv_many(&mut some, TOGETHER).await > 0 {
             let messages = some.drain(..).collect::<anyhow::Result<Vec<_>>>()?;
             let first = messages.first().map_or(0, |message| message.number);
-            let added = publishing.insist(&self.stream, &messages).await;
-            added.map_err(|error| anyhow!("line {first} and after it for {self}: {}", told(&error)))?;
+            let added = publishing.insist(&self.at.name, &messages).await;
+            added.map_err(|error| anyhow!("line {first} and after it for {}: {}", self.at, told(&error)))?;
             sent += messages.len() as u64;
         }
         Ok(sent)
     }
 
-    pub(crate) fn dead_letters(&self) -> String {
-        format!("the stream {}:dead", self.stream)
+    fn dead_letters(&self) -> String {
+        format!("the stream {}:dead", self.at.name)
     }
 }
 
@@ -102,10 +98,4 @@ impl Publishing {
 
 fn is_away(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
-}
-
-impl fmt::Display for RedisStreams {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the stream {} at {}", self.stream, self.shown)
-    }
 }

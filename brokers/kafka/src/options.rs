@@ -145,7 +145,8 @@ mod tests {
         ] {
             assert_eq!(config.get(name), Some(value), "{name}");
         }
-        for (url, rule) in [("kafka://me@a", "the user has no password"), ("kafka://a/topic", "a path has no meaning")] {
+        for (url, rule) in [("kafka://me@a", "the user has no password"), ("kafka://a/topic", "a path has no meaning")]
+        {
             let error = client(&url.into()).unwrap_err().to_string();
             assert!(error.contains(rule), "{url}: {error}");
         }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each};
+use idempotent_mq::{
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each,
+};
 
 use crate::message::Copy;
 use crate::producer::Producer;

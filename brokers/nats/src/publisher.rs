@@ -58,13 +58,14 @@ impl JetStreamPublisher {
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
-        let connection = self.connection.get_or_try_init(|| Connection::open(self.server.as_str())).await.map_err(|error| {
-            let kind = match error.kind() {
-                SourceErrorKind::Fatal => PublishErrorKind::Refused,
-                _ => PublishErrorKind::Unsent,
-            };
-            PublishError::new(kind, error.to_string()).with_cause(error)
-        })?;
+        let connection =
+            self.connection.get_or_try_init(|| Connection::open(self.server.as_str())).await.map_err(|error| {
+                let kind = match error.kind() {
+                    SourceErrorKind::Fatal => PublishErrorKind::Refused,
+                    _ => PublishErrorKind::Unsent,
+                };
+                PublishError::new(kind, error.to_string()).with_cause(error)
+            })?;
         if !connection.is_connected() {
             return Err(PublishError::new(
                 PublishErrorKind::Unsent,

@@ -7,7 +7,9 @@ use async_nats::Message;
 use async_nats::jetstream;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use idempotent_mq::{DelaySupport, Delivery, Received, ServerUrl, Settle, Settlement, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{
+    DelaySupport, Delivery, Received, ServerUrl, Settle, Settlement, Source, SourceCapabilities, SourceError,
+};
 
 use crate::builder::JetStreamSourceBuilder;
 use crate::error::fatal;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use idempotent_mq::{ServerUrl, SourceError};
 
+use crate::PgmqSource;
 use crate::acks::AckQueue;
 use crate::connections::Connections;
 use crate::error::{failure, fatal};
@@ -14,7 +15,6 @@ use crate::settler::PgmqSettler;
 use crate::setup::{check, create};
 use crate::statements::Statements;
 use crate::wakeups::Wakeups;
-use crate::PgmqSource;
 
 /// A builder for a [`PgmqSource`].
 #[must_use]

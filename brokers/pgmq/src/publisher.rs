@@ -3,7 +3,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each};
+use idempotent_mq::{
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each,
+};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};

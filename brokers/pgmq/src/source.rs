@@ -8,12 +8,12 @@ use idempotent_mq::{DelaySupport, Delivery, Received, ServerUrl, Settle, Source,
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinHandle;
 
+use crate::PgmqTag;
 use crate::builder::PgmqSourceBuilder;
 use crate::error::{failure, transient};
 use crate::message::StoredMessage;
 use crate::settler::PgmqSettler;
 use crate::wakeups::Wakeups;
-use crate::PgmqTag;
 
 /// A source that reads a queue of PGMQ. Any number of sources share the messages. See the [crate documentation](crate) for an
 /// example.

@@ -18,7 +18,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     form: "amqp://USER:PASSWORD@HOST:PORT/VHOST",
     parameters: &[
         parameter("heartbeat", "SECONDS", "the interval of heartbeats, by default 10 s; 0 for none"),
-        parameter("connection_timeout", "MILLISECONDS", "the time for the TCP connection; 10 s limit the whole opening"),
+        parameter(
+            "connection_timeout",
+            "MILLISECONDS",
+            "the time for the TCP connection; 10 s limit the whole opening",
+        ),
         parameter("channel_max", "NUMBER", "the most channels of a connection, by default the number of the broker"),
         parameter("frame_max", "BYTES", "the largest frame, by default the size of the broker"),
         parameter("auth_mechanism", "NAME", "`plain` (the default), `amqplain`, `anonymous` or `external`"),
@@ -48,7 +52,8 @@ impl BrokerUrl {
     pub(crate) fn parse(url: &str) -> Result<Self, SettingError> {
         let invalid = |error: UrlError| SettingError::new(error.to_string());
         URL_FORM.parse(url).map_err(invalid)?;
-        let rule = || format!("use `{}`, with %2f for a vhost of /, and numbers where they are required", URL_FORM.form);
+        let rule =
+            || format!("use `{}`, with %2f for a vhost of /, and numbers where they are required", URL_FORM.form);
         let mut uri: AMQPUri = url.parse().map_err(|_| invalid(URL_FORM.error(url, rule())))?;
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "tls") {
             return Err(SettingError::new("URL: amqps:// needs TLS; enable the feature `tls` of idempotent-rabbitmq"));

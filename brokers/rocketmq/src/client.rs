@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use idempotent_mq::{ServerUrl, UrlError, UrlForm, UrlParameter};
 use rocketmq_client_rust::{
     AclClientRPCHook, ClientConfig, ClientRuntime, ClientRuntimeConfig, SessionCredentials, TelemetryHandle,
 };
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
-use idempotent_mq::{ServerUrl, UrlError, UrlForm, UrlParameter};
 use tracing::warn;
 
 use crate::SettingError;

@@ -1,31 +1,22 @@
 //! The arguments as the key: every name that the function's patterns bind.
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
-use syn::visit::{self, Visit};
-use syn::{Error, Expr, FnArg, Pat, PatIdent, Result};
+use syn::{Error, Expr, Result};
 
-use super::is_local;
-use crate::expand::boxed;
+use super::{PatternBindings, is_local};
 use crate::item::AnnotatedFunction;
 use crate::owned::mentions;
 
 /// Returns the names of the arguments that form the key if no key is given. The executor that `with` names and `self`
 /// do not belong to the call's identity.
 pub(crate) fn of(function: &AnnotatedFunction, with: Option<&Expr>, by: Span) -> Result<Vec<Ident>> {
-    let mut found = BoundNames::default();
-    for input in &function.sig.inputs {
-        if let FnArg::Typed(arg) = input {
-            found.visit_pat(&arg.pat);
-        }
-    }
-    if function.sig.asyncness.is_none() {
-        boxed::patterns(&function.body).iter().for_each(|pat| found.visit_pat(pat));
-        found.names.retain(|name| !name.unraw().to_string().starts_with("__"));
-    }
+    let found = PatternBindings::of_arguments(function);
     let mut names: Vec<Ident> = Vec::new();
     for name in found.names {
-        let executor = with.is_some_and(|with| mentions(with, &name.unraw().to_string()));
-        if !executor && !names.contains(&name) {
+        let text = name.unraw().to_string();
+        let executor = with.is_some_and(|with| mentions(with, &text));
+        // A unit struct in a pattern looks like a name.
+        if is_local(&text) && !executor && !names.contains(&name) {
             names.push(name);
         }
     }
@@ -39,27 +30,6 @@ pub(crate) fn of(function: &AnnotatedFunction, with: Option<&Expr>, by: Span) ->
         return Err(Error::new(by, text));
     }
     Ok(names)
-}
-
-#[derive(Default)]
-struct BoundNames {
-    names: Vec<Ident>,
-    open: bool,
-}
-
-impl Visit<'_> for BoundNames {
-    fn visit_pat_ident(&mut self, pat: &PatIdent) {
-        // A unit struct in a pattern looks like a name.
-        if is_local(&pat.ident.unraw().to_string()) {
-            self.names.push(pat.ident.clone());
-        }
-        visit::visit_pat_ident(self, pat);
-    }
-
-    fn visit_pat(&mut self, pat: &Pat) {
-        self.open |= matches!(pat, Pat::Macro(_) | Pat::Verbatim(_));
-        visit::visit_pat(self, pat);
-    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ pub(crate) enum Command {
     /// Takes a consuming key from its owner. The owner may still be running, and its effect may happen.
     Release(RepairArguments),
     /// Lists the dead letters of a queue, puts them back, or removes them.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = crate::queue::help())]
     Dead(DeadCommand),
     /// Counts the messages of a delay queue or delay table.
     #[command(subcommand)]

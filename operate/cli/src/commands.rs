@@ -22,6 +22,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::CommandFactory;
+use idempotent_operate::Repair;
 
 use crate::arguments::{Arguments, Command, GlobalOptions};
 use crate::failure::Failure;
@@ -39,8 +40,8 @@ pub(crate) async fn run(arguments: &Arguments, stop: &StopRequest) -> anyhow::Re
             Command::Inspect(inspect) => keys::inspect(global, inspect).await,
             Command::List(list) => keys::list(global, list).await,
             Command::Count(count) => count::count(global, count).await,
-            Command::Forget(forget) => repair::forget(global, &forget.repair).await,
-            Command::Release(release) => repair::release(global, release).await,
+            Command::Forget(forget) => repair::repair(global, &forget.repair, Repair::Forget).await,
+            Command::Release(release) => repair::repair(global, release, Repair::Release).await,
             Command::Dead(dead) => dead::run(global, dead, stop).await,
             Command::Delay(command) => delay::run(global, command).await,
             #[cfg(feature = "database")]
@@ -72,15 +73,21 @@ async fn open(global: &GlobalOptions) -> anyhow::Result<Target> {
 
 /// Opens the store of a command that writes.
 async fn open_for_writing(global: &GlobalOptions, access: Access) -> anyhow::Result<Target> {
-    if global.read_only {
-        return Err(Failure::Refused("--read-only forbids this command".into()).into());
-    }
+    check_writable(global)?;
     // A migration of a large table takes longer than the opening of a store.
     let most = match access {
         Access::Read | Access::Write => Some(OPENING),
         Access::Migrate(_) => None,
     };
     within(most, target::open(global, access)).await
+}
+
+/// Refuses a command that writes, after `--read-only`.
+fn check_writable(global: &GlobalOptions) -> Result<(), Failure> {
+    match global.read_only {
+        true => Err(Failure::Refused("--read-only forbids this command".into())),
+        false => Ok(()),
+    }
 }
 
 async fn within<T>(most: Option<Duration>, future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

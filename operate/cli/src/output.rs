@@ -33,12 +33,7 @@ pub(crate) fn record(format: Format, record: &RecordSummary) -> io::Result<()> {
     match format {
         Format::Jsonl => writeln!(out, "{}", serde_json::to_string(record)?),
         Format::Key => writeln!(out, "{}", escaped(&record.key)),
-        Format::Table => {
-            for (name, value) in fields(record) {
-                writeln!(out, "{name:<11}{value}")?;
-            }
-            Ok(())
-        }
+        Format::Table => lines(&mut out, fields(record)),
     }
 }
 
@@ -81,29 +76,29 @@ fn columns<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Re
     Ok(())
 }
 
+/// Prints each field that has a value, with its name before it.
+fn lines(out: &mut impl Write, fields: impl IntoIterator<Item = (&'static str, Option<String>)>) -> io::Result<()> {
+    let mut known = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.try_for_each(|(name, value)| writeln!(out, "{name:<11}{value}"))
+}
+
 /// Returns the fields of one record for people.
-fn fields(record: &RecordSummary) -> Vec<(&'static str, String)> {
+fn fields(record: &RecordSummary) -> Vec<(&'static str, Option<String>)> {
     let over = record.taken_over.map_or_else(String::new, |fencing| format!(", took over from {fencing}"));
-    let mut fields = vec![
-        ("key", escaped(&record.key)),
-        ("state", record.state.text().to_owned()),
-        ("attempt", format!("{}{over}", record.attempt)),
-        ("fencing", record.fencing.to_string()),
-    ];
-    let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
-    add("owner", record.owner.as_ref().map(|owner| format!("{}…", escaped(owner))));
-    add("lease", record.lease_left_ms.map(lease_time));
-    add(
-        "claimable",
-        record
-            .delay_left_ms
-            .map(|left| if left == 0 { "now".to_owned() } else { format!("in {}", time(left.unsigned_abs())) }),
-    );
-    add("error", record.error.as_deref().map(escaped));
-    add("display", record.display.as_deref().map(escaped));
-    add("result", record.result_bytes.map(|bytes| format!("{bytes} bytes")));
-    add("first seen", Some(record.first_seen.clone()));
-    add("updated", Some(format!("{}, {} ago", record.updated_at, time(record.age_ms))));
-    add("expires", record.expires_in_ms.map(|left| format!("in {}", time(left))));
-    fields
+    let delay = |left: i64| if left == 0 { "now".to_owned() } else { format!("in {}", time(left.unsigned_abs())) };
+    vec![
+        ("key", Some(escaped(&record.key))),
+        ("state", Some(record.state.text().to_owned())),
+        ("attempt", Some(format!("{}{over}", record.attempt))),
+        ("fencing", Some(record.fencing.to_string())),
+        ("owner", record.owner.as_ref().map(|owner| format!("{}…", escaped(owner)))),
+        ("lease", record.lease_left_ms.map(lease_time)),
+        ("claimable", record.delay_left_ms.map(delay)),
+        ("error", record.error.as_deref().map(escaped)),
+        ("display", record.display.as_deref().map(escaped)),
+        ("result", record.result_bytes.map(|bytes| format!("{bytes} bytes"))),
+        ("first seen", Some(record.first_seen.clone())),
+        ("updated", Some(format!("{}, {} ago", record.updated_at, time(record.age_ms)))),
+        ("expires", record.expires_in_ms.map(|left| format!("in {}", time(left)))),
+    ]
 }

@@ -1,7 +1,7 @@
 //! The queue whose dead letters a command works on.
 use anyhow::Context;
 use idempotent::__private::url::masked;
-use idempotent::mq::{DeadLetters, SourceError, SourceErrorKind};
+use idempotent::mq::{DeadLetters, SourceError, SourceErrorKind, UrlForm};
 use idempotent_operate::DeliveryLimited;
 
 use crate::arguments::{PutBackOptions, QueueOptions};
@@ -17,17 +17,84 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, pgmq://HOST/DATABASE for PGMQ, kafka://HOST for Kafka, sqs://REGION for Amazon SQS, redis+delay://HOST for a delay \
-                       queue (with amqps, rediss+stream, tls, kafkas or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
-                       postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
+/// The forms of the URLs of the brokers in this build.
+const FORMS: &[UrlForm] = &[
+    #[cfg(feature = "rabbitmq")]
+    idempotent::rabbitmq::URL_FORM,
+    #[cfg(feature = "redis-streams")]
+    UrlForm {
+        schemes: &["redis+stream", "rediss+stream"],
+        tls: Some("rediss+stream"),
+        form: "redis+stream://[USER:PASSWORD@]HOST[:PORT][/DB]",
+        ..idempotent::redis_streams::URL_FORM
+    },
+    #[cfg(feature = "nats")]
+    idempotent::nats::URL_FORM,
+    #[cfg(feature = "pgmq")]
+    idempotent::pgmq::URL_FORM,
+    #[cfg(feature = "kafka")]
+    idempotent::kafka::URL_FORM,
+    #[cfg(feature = "sqs")]
+    idempotent::sqs::URL_FORM,
+    #[cfg(feature = "rocketmq")]
+    idempotent::rocketmq::URL_FORM,
+];
+
+/// The URLs of delay queues and delay tables.
+const DELAYS: &str = "redis+delay://HOST or rediss+delay://HOST for a delay queue, postgres://HOST/DATABASE, mysql://HOST/DATABASE or \
+                      sqlite:PATH for a delay table";
+
+/// Returns the forms of the URLs, with their parameters, for a help text.
+pub(crate) fn help() -> String {
+    let forms: Vec<_> = FORMS.iter().map(UrlForm::help).collect();
+    format!("URLs of queues:\n{}\n  Delays: {DELAYS}", forms.join("\n"))
+}
+
+/// Returns the forms of the URLs, for an error text.
+fn forms() -> String {
+    let brokers = FORMS.iter().map(|form| format!("{} for {}, ", form.form, form.broker));
+    format!("{}{DELAYS}", brokers.collect::<String>())
+}
 
 /// The schemes of the queues whose letters can be put back into another queue.
 const NAMES_A_TARGET: [&str; 10] =
     ["amqp", "amqps", "kafka", "kafkas", "nats", "pgmq", "rocketmq", "rocketmqs", "sqs", "tls"];
 
+/// The brokers that a build may lack: their schemes, names and features.
+const OPTIONAL: [(&[&str], &str, &str); 8] = [
+    (&["amqp", "amqps"], "RabbitMQ", "rabbitmq"),
+    (&["redis+stream", "rediss+stream"], "Redis Streams", "redis-streams"),
+    (&["nats", "tls"], "NATS", "nats"),
+    (&["pgmq"], "PGMQ", "pgmq"),
+    (&["kafka"], "Kafka", "kafka"),
+    (&["kafkas"], "Kafka", "kafka-tls"),
+    (&["sqs"], "Amazon SQS", "sqs"),
+    (&["rocketmq", "rocketmqs"], "RocketMQ", "rocketmq"),
+];
+
+/// Returns the error for a scheme that this build cannot open.
+fn without(scheme: &str) -> String {
+    match OPTIONAL.iter().find(|(schemes, ..)| schemes.contains(&scheme)) {
+        Some((_, broker, feature)) => {
+            format!("this binary was built without {broker}; install it with the feature `{feature}`")
+        }
+        None => {
+            let known = OPTIONAL.iter().flat_map(|(schemes, ..)| *schemes);
+            let known = known.chain(&["redis+delay", "rediss+delay", "postgres", "mysql", "sqlite"]);
+            match known.map(|known| (strsim::osa_distance(known, scheme), known)).min() {
+                Some((distance, near)) if distance <= 2 => format!("unknown scheme; did you mean `{near}`?"),
+                _ => format!("unknown scheme; use {}", forms()),
+            }
+        }
+    }
+}
+
+/// The dead letters of a broker, or the reason for which the arguments do not name any.
+type Letters = Result<Box<dyn DeadLetters>, String>;
+
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
 pub(crate) async fn open(options: &QueueOptions, back: &PutBackOptions, namespace: &str) -> anyhow::Result<Queue> {
-    let missing = format!("no queue: set IDEMPOTENT_QUEUE, or pass --queue URL: {SCHEMES}");
+    let missing = format!("no queue: set IDEMPOTENT_QUEUE, or pass --queue URL: {}", forms());
     let url = read_url(options.queue.as_deref(), &missing)?;
     let shown = masked(&url);
     let usage = |why: &str| anyhow::Error::new(Failure::Usage(format!("--queue `{shown}`: {why}")));
@@ -40,25 +107,34 @@ pub(crate) async fn open(options: &QueueOptions, back: &PutBackOptions, namespac
     if back.without_unreadable_headers && !matches!(scheme, "kafka" | "kafkas") {
         return Err(usage("--without-unreadable-headers: only letters of Kafka have such headers"));
     }
-    let letters = match scheme {
-        "amqp" | "amqps" => rabbitmq(&url, options, back).map_err(|why| usage(&why))?,
-        "redis+stream" | "rediss+stream" => {
-            streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
-        }
-        "nats" | "tls" => nats(&url, options, back).map_err(|why| usage(&why))?,
-        "pgmq" => pgmq(&url, options, back).map_err(|why| usage(&why))?,
-        "kafka" | "kafkas" => kafka(&url, options, back).map_err(|why| usage(&why))?,
-        "sqs" => sqs(&url, options, back).map_err(|why| usage(&why))?,
-        "rocketmq" | "rocketmqs" => rocketmq(&url, options, back).map_err(|why| usage(&why))?,
-        _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
-        _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
-            table(&url, options).await.with_context(|| format!("{} on {shown}", options.name))?
-        }
-        "redis" | "rediss" => {
+    let of_broker: Option<Letters> = match scheme {
+        #[cfg(feature = "rabbitmq")]
+        "amqp" | "amqps" => Some(rabbitmq(&url, options, back)),
+        #[cfg(feature = "redis-streams")]
+        "redis+stream" | "rediss+stream" => Some(streams(&url.replacen("+stream", "", 1), options)),
+        #[cfg(feature = "nats")]
+        "nats" | "tls" => Some(nats(&url, options, back)),
+        #[cfg(feature = "pgmq")]
+        "pgmq" => Some(pgmq(&url, options, back)),
+        #[cfg(feature = "kafka")]
+        "kafka" | "kafkas" => Some(kafka(&url, options, back)),
+        #[cfg(feature = "sqs")]
+        "sqs" => Some(sqs(&url, options, back)),
+        #[cfg(feature = "rocketmq")]
+        "rocketmq" | "rocketmqs" => Some(rocketmq(&url, options, back)),
+        _ => None,
+    };
+    let letters = match of_broker {
+        Some(letters) => letters.map_err(|why| usage(&why))?,
+        None if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
+        None if matches!(scheme, "redis" | "rediss") => {
             let why = "the scheme does not say which kind of queue it is; use redis+stream:// or redis+delay://";
             return Err(usage(why));
         }
-        _ => return Err(usage(&format!("unknown scheme; use {SCHEMES}"))),
+        None if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
+            table(&url, options).await.with_context(|| format!("{} on {shown}", options.name))?
+        }
+        None => return Err(usage(&without(scheme))),
     };
     let name = match &options.group {
         Some(group) => format!("{} of {group} on {shown}", options.name),
@@ -102,11 +178,11 @@ async fn blocked(url: &str) -> Result<Result<Option<String>, SourceError>, Strin
 
 #[cfg(not(feature = "rabbitmq"))]
 async fn blocked(_: &str) -> Result<Result<Option<String>, SourceError>, String> {
-    Err("this binary was built without RabbitMQ; install it with the feature `rabbitmq`".into())
+    Err(without("amqp"))
 }
 
 #[cfg(feature = "rabbitmq")]
-fn rabbitmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn rabbitmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
     let letters = idempotent::rabbitmq::RabbitDeadLetters::new(url, &options.name);
     let letters = letters.and_then(|letters| match &back.to {
         Some(queue) => letters.putting_back_to(queue.as_str()),
@@ -115,159 +191,72 @@ fn rabbitmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<
     Ok(Box::new(letters.map_err(|error| error.to_string())?))
 }
 
-#[cfg(not(feature = "rabbitmq"))]
-fn rabbitmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without RabbitMQ; install it with the feature `rabbitmq`".into())
-}
-
 #[cfg(feature = "redis-streams")]
-fn streams(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn streams(url: &str, options: &QueueOptions) -> Letters {
     let letters = idempotent::redis_streams::StreamsDeadLetters::new(url, options.name.as_str());
-    match (letters, &options.dead_stream) {
-        (Ok(letters), Some(stream)) => Ok(Box::new(letters.lying_in(stream.as_str()))),
-        (Ok(letters), None) => Ok(Box::new(letters)),
-        (Err(error), _) => Err(error.to_string()),
-    }
+    let letters = letters.map_err(|error| error.to_string())?;
+    Ok(match &options.dead_stream {
+        Some(stream) => Box::new(letters.lying_in(stream.as_str())),
+        None => Box::new(letters),
+    })
 }
 
-#[cfg(not(feature = "redis-streams"))]
-fn streams(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without Redis Streams; install it with the feature `redis-streams`".into())
+/// Boxes letters with the places that the options name. The types of the brokers share no trait for these places.
+#[cfg(any(feature = "kafka", feature = "nats", feature = "pgmq", feature = "sqs"))]
+macro_rules! placed {
+    ($letters:expr, $options:expr, $back:expr) => {{
+        let mut letters = $letters;
+        if let Some(to) = &$back.to {
+            letters = letters.putting_back_to(to.as_str());
+        }
+        if let Some(place) = &$options.dead_stream {
+            letters = letters.stored_in(place.as_str());
+        }
+        Box::new(letters)
+    }};
 }
 
 #[cfg(feature = "nats")]
-fn nats(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let mut letters = idempotent::nats::JetStreamDeadLetters::new(url, &options.name);
-    if let Some(to) = &back.to {
-        letters = letters.putting_back_to(to.as_str());
-    }
-    Ok(Box::new(match &options.dead_stream {
-        Some(stream) => letters.stored_in(stream.as_str()),
-        None => letters,
-    }))
-}
-
-#[cfg(not(feature = "nats"))]
-fn nats(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without NATS; install it with the feature `nats`".into())
+fn nats(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
+    let letters = idempotent::nats::JetStreamDeadLetters::new(url, &options.name);
+    Ok(placed!(letters, options, back))
 }
 
 #[cfg(feature = "pgmq")]
-fn pgmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let mut letters = idempotent::pgmq::PgmqDeadLetters::new(url, &options.name);
-    if let Some(to) = &back.to {
-        letters = letters.putting_back_to(to.as_str());
-    }
-    Ok(Box::new(match &options.dead_stream {
-        Some(queue) => letters.stored_in(queue.as_str()),
-        None => letters,
-    }))
-}
-
-#[cfg(not(feature = "pgmq"))]
-fn pgmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without PGMQ; install it with the feature `pgmq`".into())
+fn pgmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
+    let letters = idempotent::pgmq::PgmqDeadLetters::new(url, &options.name);
+    Ok(placed!(letters, options, back))
 }
 
 #[cfg(feature = "kafka")]
-fn kafka(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn kafka(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
     let mut letters = idempotent::kafka::KafkaDeadLetters::new(url, &options.name);
-    if let Some(to) = &back.to {
-        letters = letters.putting_back_to(to.as_str());
-    }
     if back.without_unreadable_headers {
         letters = letters.without_unreadable_headers();
     }
-    Ok(Box::new(match &options.dead_stream {
-        Some(topic) => letters.stored_in(topic.as_str()),
-        None => letters,
-    }))
-}
-
-#[cfg(not(feature = "kafka"))]
-fn kafka(url: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    let feature = if url.starts_with("kafkas:") { "kafka-tls" } else { "kafka" };
-    Err(format!("this binary was built without Kafka; install it with the feature `{feature}`"))
+    Ok(placed!(letters, options, back))
 }
 
 #[cfg(feature = "sqs")]
-fn sqs(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn sqs(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
     let client = idempotent::sqs::client(url).map_err(|error| error.to_string())?;
-    let mut letters = idempotent::sqs::SqsDeadLetters::new(client, &options.name);
-    if let Some(to) = &back.to {
-        letters = letters.putting_back_to(to.as_str());
-    }
-    Ok(Box::new(match &options.dead_stream {
-        Some(queue) => letters.stored_in(queue.as_str()),
-        None => letters,
-    }))
-}
-
-#[cfg(not(feature = "sqs"))]
-fn sqs(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without Amazon SQS; install it with the feature `sqs`".into())
+    let letters = idempotent::sqs::SqsDeadLetters::new(client, &options.name);
+    Ok(placed!(letters, options, back))
 }
 
 #[cfg(feature = "rocketmq")]
-fn rocketmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
+fn rocketmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters {
     use idempotent::rocketmq::RocketDeadLetters;
 
     let group = options.group.as_deref().ok_or("name the consumer group of the topic by --group")?;
-    let RocketUrl { servers, keys, certificates } = rocket_url(url)?;
-    let mut letters = RocketDeadLetters::builder(servers, options.name.as_str(), group);
-    if let Some([access, secret]) = keys {
-        letters = letters.credentials(access, secret);
-    }
-    if let Some(certificates) = certificates {
-        letters = letters.tls_ca(certificates);
-    }
+    let mut letters = RocketDeadLetters::builder(url, options.name.as_str(), group);
     if let Some(topic) = &options.dead_stream {
         letters = letters.dead_letter_topic(topic.as_str());
     }
     if let Some(to) = &back.to {
         letters = letters.putting_back_to(to.as_str());
     }
-    match letters.build() {
-        Ok(letters) => Ok(Box::new(letters)),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-#[cfg(not(feature = "rocketmq"))]
-fn rocketmq(_: &str, _: &QueueOptions, _: &PutBackOptions) -> Result<Box<dyn DeadLetters>, String> {
-    Err("this binary was built without RocketMQ; install it with the feature `rocketmq`".into())
-}
-
-/// The parts of a URL `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT[;HOST:PORT]` or `rocketmqs://…?ca=FILE`.
-#[cfg(feature = "rocketmq")]
-#[derive(Debug, PartialEq)]
-struct RocketUrl {
-    servers: String,
-    keys: Option<[String; 2]>,
-    certificates: Option<String>,
-}
-
-/// Parses a URL of RocketMQ. The name servers are checked later.
-#[cfg(feature = "rocketmq")]
-fn rocket_url(url: &str) -> Result<RocketUrl, String> {
-    use idempotent::__private::url::decoded;
-
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let (place, settings) = rest.split_once('?').map_or((rest, None), |(place, settings)| (place, Some(settings)));
-    let (keys, servers) = place.rsplit_once('@').map_or((None, place), |(keys, servers)| (Some(keys), servers));
-    let keys = keys.map(|keys| {
-        let (access, secret) = keys.split_once(':')?;
-        Some([decoded(access)?, decoded(secret)?])
-    });
-    if keys == Some(None) {
-        return Err("use rocketmq://ACCESS_KEY:SECRET_KEY@HOST:PORT, with percent-encoded keys".into());
-    }
-    let certificates = match (scheme, settings.map(|settings| settings.strip_prefix("ca=").unwrap_or_default())) {
-        ("rocketmqs", Some(file)) if !file.is_empty() => Some(file.to_owned()),
-        ("rocketmq", None) => None,
-        _ => return Err("use rocketmq://HOST:PORT, or rocketmqs://HOST:PORT?ca=FILE for TLS".into()),
-    };
-    Ok(RocketUrl { servers: servers.trim_end_matches('/').to_owned(), keys: keys.flatten(), certificates })
+    Ok(Box::new(letters.build().map_err(|error| error.to_string())?))
 }
 
 /// Returns true for the scheme of a delay queue on Redis.
@@ -334,25 +323,4 @@ async fn table(url: &str, options: &QueueOptions) -> anyhow::Result<Box<dyn Dead
 async fn table(_: &str, _: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
     let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
     Err(Failure::Usage(why.into()).into())
-}
-
-#[cfg(all(test, feature = "rocketmq"))]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_of_rocketmq_has_name_servers_and_possibly_keys_and_certificates() {
-        let parsed = |url| rocket_url(url).unwrap();
-        let plain = RocketUrl { servers: "a:1;b:2".to_owned(), keys: None, certificates: None };
-        assert_eq!(parsed("rocketmq://a:1;b:2"), plain);
-        let keys = Some(["ledger".to_owned(), "p@:".to_owned()]);
-        let secure = RocketUrl { servers: "h:1".to_owned(), keys, certificates: Some("/etc/ca.pem".to_owned()) };
-        assert_eq!(parsed("rocketmqs://ledger:p%40%3a@h:1/?ca=/etc/ca.pem"), secure);
-        for bad in
-            ["rocketmqs://h:1", "rocketmqs://h:1?ca=", "rocketmq://h:1?ca=x", "rocketmq://k@h:1", "rocketmq://k:%z@h:1"]
-        {
-            assert!(rocket_url(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::router;
 use crate::state::{FormKey, Shared};
-use crate::targets::{Queue, Targets};
+use crate::targets::{Named, Queue, Targets};
 
 /// The pages for operators, as a [`Router`] that a service mounts below a path of its own.
 ///
@@ -119,26 +119,20 @@ impl ConsoleBuilder {
 
     /// Adds a store.
     #[must_use]
-    pub fn store(mut self, name: impl Into<String>, store: Arc<dyn Store>) -> Self {
-        let name = name.into();
-        let is_new = self.targets.stores.add(name.clone(), store);
-        self.named("stores", name, is_new)
+    pub fn store(self, name: impl Into<String>, store: Arc<dyn Store>) -> Self {
+        self.add("stores", name.into(), store, |targets| &mut targets.stores)
     }
 
     /// Adds an executor of this process, whose counts the overview shows.
     #[must_use]
-    pub fn executor(mut self, name: impl Into<String>, executor: Executor) -> Self {
-        let name = name.into();
-        let is_new = self.targets.executors.add(name.clone(), executor);
-        self.named("executors", name, is_new)
+    pub fn executor(self, name: impl Into<String>, executor: Executor) -> Self {
+        self.add("executors", name.into(), executor, |targets| &mut targets.executors)
     }
 
     /// Adds a consumer of this process, whose counts the overview shows.
     #[must_use]
-    pub fn consumer(mut self, name: impl Into<String>, counters: ConsumerCounters) -> Self {
-        let name = name.into();
-        let is_new = self.targets.consumers.add(name.clone(), counters);
-        self.named("consumers", name, is_new)
+    pub fn consumer(self, name: impl Into<String>, counters: ConsumerCounters) -> Self {
+        self.add("consumers", name.into(), counters, |targets| &mut targets.consumers)
     }
 
     /// Adds a queue with dead letters. The console calls `open` for each request that reads or changes letters. RabbitMQ may drop
@@ -149,7 +143,7 @@ impl ConsoleBuilder {
         F: Future<Output = Result<Box<dyn DeadLetters>, E>> + Send + 'static,
         E: fmt::Display,
     {
-        self.add_queue(name.into(), Queue::new(open, None))
+        self.add("queues", name.into(), Queue::new(open, None), |targets| &mut targets.queues)
     }
 
     /// Adds a queue with dead letters, and the store of its consumer. A redrive can then free the keys of the letters, so that
@@ -165,30 +159,21 @@ impl ConsoleBuilder {
         F: Future<Output = Result<Box<dyn DeadLetters>, E>> + Send + 'static,
         E: fmt::Display,
     {
-        self.add_queue(name.into(), Queue::new(open, Some(store)))
-    }
-
-    fn add_queue(mut self, name: String, queue: Queue) -> Self {
-        let is_new = self.targets.queues.add(name.clone(), queue);
-        self.named("queues", name, is_new)
+        self.add("queues", name.into(), Queue::new(open, Some(store)), |targets| &mut targets.queues)
     }
 
     /// Adds an outbox: a [`PooledOutbox`](crate::PooledOutbox).
     #[cfg(feature = "__outbox")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))))]
     #[must_use]
-    pub fn outbox(mut self, name: impl Into<String>, outbox: Arc<dyn idempotent_operate::OutboxAccess>) -> Self {
-        let name = name.into();
-        let is_new = self.targets.outboxes.add(name.clone(), outbox);
-        self.named("outboxes", name, is_new)
+    pub fn outbox(self, name: impl Into<String>, outbox: Arc<dyn idempotent_operate::OutboxAccess>) -> Self {
+        self.add("outboxes", name.into(), outbox, |targets| &mut targets.outboxes)
     }
 
     /// Adds a delay queue or a delay table.
     #[must_use]
-    pub fn delay(mut self, name: impl Into<String>, delay: Arc<dyn DelayAccess>) -> Self {
-        let name = name.into();
-        let is_new = self.targets.delays.add(name.clone(), delay);
-        self.named("delay queues", name, is_new)
+    pub fn delay(self, name: impl Into<String>, delay: Arc<dyn DelayAccess>) -> Self {
+        self.add("delay queues", name.into(), delay, |targets| &mut targets.delays)
     }
 
     /// Sets the destination of the audit log. The audit page can show only the entries of an [`audit_file`](Self::audit_file).
@@ -273,9 +258,15 @@ impl ConsoleBuilder {
         })))
     }
 
-    /// Remembers a name that is taken.
-    fn named(mut self, kind: &'static str, name: String, is_new: bool) -> Self {
-        if !is_new {
+    /// Adds a target, and remembers a name that is taken.
+    fn add<T: Clone>(
+        mut self,
+        kind: &'static str,
+        name: String,
+        target: T,
+        of_kind: impl Fn(&mut Targets) -> &mut Named<T>,
+    ) -> Self {
+        if !of_kind(&mut self.targets).add(name.clone(), target) {
             self.same.get_or_insert((kind, name));
         }
         self

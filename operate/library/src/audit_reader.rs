@@ -175,6 +175,13 @@ mod tests {
     use super::*;
     use crate::{AuditFile, AuditTrail};
 
+    /// Returns an audit file, and a function that opens the trail of an author.
+    fn log() -> (tempfile::NamedTempFile, impl Fn(&str) -> AuditTrail) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let sink = Arc::new(AuditFile::open(file.path()).unwrap());
+        (file, move |by: &str| AuditTrail::new(sink.clone(), (by, "why"), "test", "orders").unwrap())
+    }
+
     fn read(path: &Path, filter: &AuditFilter) -> Vec<String> {
         let entries = AuditReader::open(path).unwrap().entries().unwrap().map(Result::unwrap).collect::<Vec<_>>();
         let shown = |entry: &AuditEntry| format!("{} {}", entry.subject, entry.outcome.as_deref().unwrap());
@@ -183,9 +190,7 @@ mod tests {
 
     #[test]
     fn intents_without_a_result_are_unknown_and_entries_are_selected() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let sink = Arc::new(AuditFile::open(file.path()).unwrap());
-        let trail = |by: &str| AuditTrail::new(sink.clone(), (by, "why"), "test", "orders").unwrap();
+        let (file, trail) = log();
         trail("ann").begin("void", "p-1").unwrap().end("done");
         let lost = trail("bob").begin("resend", "p-2").unwrap();
         trail("bob").begin("void", "p-3").unwrap().end("failed: no connection");
@@ -207,9 +212,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_entry_is_counted_and_hides_no_other() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let sink = Arc::new(AuditFile::open(file.path()).unwrap());
-        let trail = AuditTrail::new(sink, ("ann", "why"), "test", "orders").unwrap();
+        let (file, trail) = log();
+        let trail = trail("ann");
         trail.begin("void", "p-1").unwrap().end("done");
         let text = std::fs::read(file.path()).unwrap();
         std::fs::write(file.path(), [b"{\"id\": \n\xff\n", &text[..], b"{\"id\""].concat()).unwrap();
@@ -219,9 +223,8 @@ mod tests {
 
     #[test]
     fn an_entry_after_a_torn_line_begins_a_line_of_its_own() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let sink = Arc::new(AuditFile::open(file.path()).unwrap());
-        let trail = AuditTrail::new(sink, ("ann", "why"), "test", "orders").unwrap();
+        let (file, trail) = log();
+        let trail = trail("ann");
         let open = trail.begin("void", "p-1").unwrap();
         // A crash of another process, while this one has the file open.
         let whole = std::fs::read(file.path()).unwrap();
@@ -236,9 +239,7 @@ mod tests {
 
     #[test]
     fn the_newest_entries_are_those_of_the_end_and_the_rest_is_not_read() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let sink = Arc::new(AuditFile::open(file.path()).unwrap());
-        let trail = |by: &str| AuditTrail::new(sink.clone(), (by, "why"), "test", "orders").unwrap();
+        let (file, trail) = log();
         let _lost = trail("ann").begin("void", "p-0").unwrap();
         for number in 1..=20 {
             trail(if number == 3 { "bob" } else { "ann" }).begin("void", &format!("p-{number}")).unwrap().end("done");

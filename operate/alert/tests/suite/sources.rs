@@ -1,15 +1,15 @@
 //! Alerts out of real runs. Those of consumers and outboxes are tested where these are.
 use std::future::pending;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Alert, AlertError, AlertKind, AlertObserver, AlertSender, Alerts, Call, DefaultReply, Executor, Handler, Identity,
-    Json, MemoryStore, OnBrokenOrder, Outcome, Policy, Rejection, Scene, Tracing, step,
+    AlertObserver, Call, DefaultReply, Executor, Handler, Identity, Json, MemoryStore, OnBrokenOrder, Outcome, Policy,
+    Rejection, Scene, Tracing, step,
 };
 use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 
-use crate::world::{GATHER, WINDOW, World};
+use crate::world::{GATHER, WINDOW, World, into_channel};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -105,22 +105,10 @@ async fn failed_heartbeats_of_leases_give_one_alert_with_their_count() {
     assert_eq!(world.inbox.counts(), [("lease_lost", 3)]);
 }
 
-/// Sends the kind of each alert into a channel.
-#[derive(Debug)]
-struct Kinds(mpsc::Sender<AlertKind>);
-
-#[async_trait::async_trait]
-impl AlertSender for Kinds {
-    async fn send(&self, alert: &Alert) -> Result<(), AlertError> {
-        self.0.send(alert.kind).map_err(|_| AlertError::new("gone"))
-    }
-}
-
 /// The handler waits for the alert about itself, on the only thread of its runtime.
 #[tokio::test(flavor = "current_thread")]
 async fn a_blocked_runtime_gives_an_alert_while_it_is_blocked() {
-    let (kinds, alerted) = mpsc::channel();
-    let alerts = Alerts::builder().gather(Duration::ZERO).sender(Kinds(kinds)).start().unwrap();
+    let (alerts, alerted) = into_channel();
     let executor = Executor::builder(MemoryStore::new())
         .policy(Scene::Mq, Policy::new().lease(Duration::from_secs(6)))
         .observer(AlertObserver::new(&alerts))

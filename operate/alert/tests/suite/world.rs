@@ -1,9 +1,9 @@
 //! A sender that keeps what it gets, and alerts that go to it, on a virtual clock.
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use idempotent_core::{Alert, AlertError, AlertSender, Alerts, AlertsBuilder, Clock};
+use idempotent_core::{Alert, AlertError, AlertKind, AlertSender, Alerts, AlertsBuilder, Clock};
 use idempotent_testkit::VirtualClock;
 
 pub const GATHER: Duration = Duration::from_secs(1);
@@ -48,6 +48,22 @@ impl AlertSender for Inbox {
         self.0.lock().unwrap().push(alert.clone());
         Ok(())
     }
+}
+
+/// Returns alerts on the system clock that are sent at once, and a channel with the kind of each.
+pub fn into_channel() -> (Alerts, mpsc::Receiver<AlertKind>) {
+    #[derive(Debug)]
+    struct Kinds(mpsc::Sender<AlertKind>);
+
+    #[async_trait::async_trait]
+    impl AlertSender for Kinds {
+        async fn send(&self, alert: &Alert) -> Result<(), AlertError> {
+            self.0.send(alert.kind).map_err(|_| AlertError::new("gone"))
+        }
+    }
+
+    let (kinds, received) = mpsc::channel();
+    (Alerts::builder().gather(Duration::ZERO).sender(Kinds(kinds)).start().unwrap(), received)
 }
 
 pub struct World {

@@ -37,7 +37,7 @@ Example:
 RabbitMQ counts each look at a letter of a quorum queue as a delivery, see --assume-delivery-limit. The letters return when
 the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id.
 
-RocketMQ: pass --queue rocketmq://HOST:PORT --name TOPIC --group GROUP. A redrive or removal moves the letters before the last
+RocketMQ: pass --queue rocketmq://HOST --name TOPIC --group GROUP. A redrive or removal moves the letters before the last
 changed one to the end.";
 
 const SHOW: &str = "\
@@ -61,11 +61,8 @@ Ctrl-C ends the command after the current letter.";
 /// The name of a queue.
 #[derive(Args, Debug)]
 pub(crate) struct QueueOptions {
-    /// The broker's URL, or `@FILE` with the URL in its first line: `amqp[s]://HOST/VHOST` for a RabbitMQ queue,
-    /// `redis+stream://HOST` for a Redis stream, `nats://HOST` or `tls://HOST` for NATS JetStream, `pgmq://HOST/DATABASE` for PGMQ, `kafka[s]://HOST`
-    /// for a Kafka topic, `sqs://REGION` for Amazon SQS, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS, `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or
-    /// `rocketmqs://…?ca=FILE` for TLS, or `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table.
-    /// Pass a URL with a password by the environment or by a file.
+    /// The URL of the queue's server, or `@FILE` with the URL in its first line; `idempotent dead --help` lists the forms. Pass a URL
+    /// with a password by the environment or by a file.
     #[arg(long, env = "IDEMPOTENT_QUEUE", hide_env_values = true, value_name = "URL")]
     pub(crate) queue: Option<String>,
     /// The name of the queue, stream, topic or delay table from which the messages were dead-lettered.

@@ -5,7 +5,7 @@ use anyhow::Context;
 use idempotent::outbox::{OutboxErrorKind, OutboxStatus};
 use idempotent_operate::{AuditTrail, OutboxChange};
 
-use super::{OPENING, within};
+use super::{OPENING, check_writable, within};
 use crate::arguments::{
     Format, GlobalOptions, OutboxChangeArguments, OutboxCommand, OutboxListArguments, OutboxPurgeArguments,
     OutboxShowArguments, SHORTEST_AGE,
@@ -23,8 +23,8 @@ pub(super) async fn run(global: &GlobalOptions, command: &OutboxCommand, stop: &
         OutboxCommand::Purge(_) => true,
         OutboxCommand::Status(_) | OutboxCommand::List(_) | OutboxCommand::Show(_) => false,
     };
-    if is_change && global.read_only {
-        return Err(Failure::Refused("--read-only forbids this command".into()).into());
+    if is_change {
+        check_writable(global)?;
     }
     let target = within(Some(OPENING), outbox::open(global, command.place())).await?;
     let ended = match command {

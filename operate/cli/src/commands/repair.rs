@@ -10,15 +10,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::target::{Access, Target};
 
-pub(super) async fn forget(global: &GlobalOptions, arguments: &RepairArguments) -> anyhow::Result<()> {
-    repair(global, arguments, Repair::Forget).await
-}
-
-pub(super) async fn release(global: &GlobalOptions, arguments: &RepairArguments) -> anyhow::Result<()> {
-    repair(global, arguments, Repair::Release).await
-}
-
-async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Repair) -> anyhow::Result<()> {
+pub(super) async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Repair) -> anyhow::Result<()> {
     let key = arguments.key.address(&global.namespace)?.key()?;
     let options = &arguments.options;
     let target = match options.change.dry_run {

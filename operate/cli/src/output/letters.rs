@@ -5,7 +5,7 @@ use idempotent::mq::Headers;
 use idempotent_operate::{LetterSummary, escaped, escaped_bytes};
 use serde_json::json;
 
-use super::columns;
+use super::{columns, lines};
 use crate::arguments::Format;
 
 /// The largest part of a body that is printed.
@@ -86,11 +86,7 @@ pub(crate) fn letter(
         ("deaths", Some(letter.deaths.to_string())),
         ("body", Some(format!("{} bytes", letter.body_bytes))),
     ];
-    for (name, value) in fields {
-        if let Some(value) = value {
-            writeln!(out, "{name:<11}{value}")?;
-        }
-    }
+    lines(&mut out, fields)?;
     for (name, value) in headers.iter() {
         writeln!(out, "{:<11}{}, {} bytes", "header", escaped(name), value.len())?;
     }

@@ -7,8 +7,8 @@ use idempotent::outbox::{AuditEntry, OutboxEntry, OutboxRecord, OutboxStatus};
 use idempotent_operate::{date, escaped, escaped_bytes};
 use serde_json::{Value, json};
 
-use super::columns;
 use super::letters::LONGEST_BODY;
+use super::{columns, lines};
 use crate::arguments::Format;
 
 /// One message of an outbox, for [`outbox_message`].
@@ -95,9 +95,7 @@ pub(crate) fn outbox_message(format: Format, shown: &OutboxMessage<'_>) -> anyho
         }
         return Ok(writeln!(out, "{object}")?);
     }
-    for (name, value) in fields(shown) {
-        writeln!(out, "{name:<11}{value}")?;
-    }
+    lines(&mut out, fields(shown))?;
     for (name, value) in headers {
         writeln!(out, "{:<11}{}, {} bytes", "header", escaped(name), value.len())?;
     }
@@ -116,14 +114,14 @@ fn audited(entry: &AuditEntry) -> Value {
 }
 
 /// Returns the fields of one message for people.
-fn fields(shown: &OutboxMessage<'_>) -> Vec<(&'static str, String)> {
+fn fields(shown: &OutboxMessage<'_>) -> [(&'static str, Option<String>); 13] {
     let OutboxMessage { id, record, message, .. } = shown;
     let time = |time: Option<Timestamp>| time.map(date);
     let body = match message {
         Some(message) => format!("{} bytes", message.body.len()),
         None => "the row is damaged".to_owned(),
     };
-    let fields = [
+    [
         ("id", Some(escaped(id))),
         ("seq", Some(record.seq.to_string())),
         ("topic", message.map(|message| escaped(&message.topic))),
@@ -137,6 +135,5 @@ fn fields(shown: &OutboxMessage<'_>) -> Vec<(&'static str, String)> {
         ("key", message.and_then(|message| message.business_key.as_deref()).map(escaped)),
         ("aggregate", message.and_then(|message| message.aggregate.as_deref()).map(escaped)),
         ("body", Some(body)),
-    ];
-    fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    ]
 }

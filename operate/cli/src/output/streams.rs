@@ -3,7 +3,7 @@ use std::io::{self, Write};
 
 use idempotent_operate::{StreamSummary, escaped};
 
-use super::{columns, time};
+use super::{columns, lines, time};
 use crate::arguments::Format;
 
 /// The call that blocks a stream.
@@ -75,11 +75,7 @@ pub(crate) fn stream(format: Format, stream: &StreamSummary, call: Option<&Block
         ("delivered", stream.last_delivered.clone()),
         ("blocked by", blocker(stream).map(|blocker| blocker + &call)),
     ];
-    for (name, value) in fields {
-        if let Some(value) = value {
-            writeln!(out, "{name:<11}{value}")?;
-        }
-    }
+    lines(&mut out, fields)?;
     for numbers in &stream.waiting {
         let kind = if numbers.is_delivered { "waits" } else { "expected" };
         match (numbers.from, numbers.to) {

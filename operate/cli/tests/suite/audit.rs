@@ -1,9 +1,8 @@
 //! The command `audit`.
 use std::fs;
 
-use crate::dead::command::run;
 use crate::sqlite::file;
-use crate::support::key;
+use crate::support::{key, run_without_store as run};
 
 #[tokio::test]
 async fn the_changes_of_a_file_are_printed_and_an_intent_without_a_result_is_unknown() {

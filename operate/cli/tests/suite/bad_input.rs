@@ -76,7 +76,7 @@ fn the_most_detailed_log_contains_no_password_of_a_url() {
 }
 
 /// Runs a command whose reader has closed a stream before the first line.
-fn closed(store: &str, arguments: &[&str], is_stdout: bool) -> std::process::Output {
+pub(crate) fn closed(store: &str, arguments: &[&str], is_stdout: bool) -> std::process::Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = command(store, arguments);

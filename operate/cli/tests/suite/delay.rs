@@ -5,12 +5,12 @@ use idempotent::Timestamp;
 use idempotent::delay::{DelayDb, DelayTable, ScheduledTask};
 use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
 use idempotent::mq::{DeadLetter, Settlement, Source};
-use idempotent::sqlx::{MySqlPool, PgPool, Pool, SqlitePool};
+use idempotent::sqlx::{MySqlPool, PgPool, Pool};
 use idempotent_harness::servers::{MariaDbServer, PostgresServer, RedisServer};
 use serde_json::json;
 
-use crate::dead::command::run;
 use crate::dead::site::next;
+use crate::support::{run_without_store as run, sqlite_pool};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -69,9 +69,7 @@ async fn is_counted_in_a_table<Db: DelayDb>(pool: Pool<Db>, url: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_messages_of_a_delay_table_in_sqlite_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
-    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    let (_folder, url, pool) = sqlite_pool().await;
     is_counted_in_a_table(pool, &url).await;
 }
 

@@ -13,8 +13,6 @@ mod outbox;
 mod plan;
 mod reference;
 mod repairs;
-mod samples;
 mod servers;
 mod sqlite;
 mod support;
-mod terminal;

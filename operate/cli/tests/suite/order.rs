@@ -6,7 +6,7 @@ use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Handler, Identity, Json, Outcome, Policy, Rejection, Scene, Store};
 use idempotent_harness::servers::{MariaDbServer, PostgresServer, RedisServer};
 
-use crate::support::{done, run};
+use crate::support::{done, run, sqlite_url};
 
 /// Calls a number of a stream. The calls of the stream `bob` fail permanently.
 async fn call(executor: &Executor, stream: &str, number: u64) -> Option<Outcome> {
@@ -88,8 +88,7 @@ fn are_listed(url: &str) {
 
 #[tokio::test]
 async fn streams_in_sqlite_are_listed_and_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     fill(&idempotent::connect(&url).await.unwrap()).await;
     are_shown(&url);
     are_listed(&url);
@@ -97,8 +96,7 @@ async fn streams_in_sqlite_are_listed_and_shown() {
 
 #[tokio::test]
 async fn more_streams_than_a_page_has_are_listed_up_to_the_limit_and_unreadable_ones_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
     for stream in 0..1_001 {
         executor.register(&Identity::new(Scene::Mq, "points", &stream), [1, 2]).await.unwrap();

@@ -4,11 +4,11 @@ use std::fs;
 use idempotent::Outbox;
 use idempotent::mq::OutboundMessage;
 use idempotent::outbox::OutboxDb;
-use idempotent::sqlx::{self, AssertSqlSafe, Executor, MySqlPool, PgPool, Pool, SqlitePool};
+use idempotent::sqlx::{self, AssertSqlSafe, Executor, MySqlPool, PgPool, Pool};
 use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 use serde_json::{Value, json};
 
-use crate::dead::command::{Run, run};
+use crate::support::{Ran, run_without_store as run, sqlite_pool};
 
 /// An outbox with four messages: `p-0` and `p-3` are unsent, `p-1` is dead, and `p-2` is confirmed.
 struct Site<'a> {
@@ -16,7 +16,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn outbox(&self, arguments: &[&str]) -> Run {
+    fn outbox(&self, arguments: &[&str]) -> Ran {
         run(&[&["outbox"], arguments, &["--outbox", self.url]].concat())
     }
 
@@ -122,9 +122,7 @@ where
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outbox_in_sqlite_is_operated() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
-    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    let (_folder, url, pool) = sqlite_pool().await;
     is_operated(pool, &url).await;
 }
 

@@ -1,15 +1,19 @@
-//! The exit codes and the checks in the guides, compared with the program and with the source.
+//! The exit codes and the checks in the guides, and the command lines of the deployment samples, compared with the program.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use idempotent::mq::UrlForm;
+use idempotent_deploy_samples::processes;
 use idempotent_harness::servers::{MariaDbServer, PgBouncer, PostgresServer, RedisServer};
 
 use crate::sqlite::file;
-use crate::support::{done, run};
+use crate::support::{bare, done, ran, run};
 
 const COMMAND_LINE: &str = include_str!("../../../../guides/command-line.md");
 const REFERENCE: &str = include_str!("../../../../guides/reference.md");
+const BROKERS: &str = include_str!("../../../../guides/brokers.md");
 
 /// Returns the cells of the rows below a table's header.
 fn rows<'a>(guide: &'a str, header: &str) -> Vec<Vec<&'a str>> {
@@ -26,6 +30,36 @@ fn the_guide_and_the_help_list_the_same_exit_codes() {
     let of_help: Vec<_> = of_help.map(|(code, meaning)| vec![code, meaning.trim()]).collect();
     assert_eq!(rows(COMMAND_LINE, "| exit code | meaning |"), of_help);
     assert!(of_help.len() > 9, "{help}");
+}
+
+/// The forms of the URLs of the brokers in this build.
+const FORMS: &[UrlForm] = &[
+    #[cfg(feature = "rabbitmq")]
+    idempotent::rabbitmq::URL_FORM,
+    #[cfg(feature = "redis-streams")]
+    idempotent::redis_streams::URL_FORM,
+    #[cfg(feature = "nats")]
+    idempotent::nats::URL_FORM,
+    #[cfg(feature = "pgmq")]
+    idempotent::pgmq::URL_FORM,
+    #[cfg(feature = "kafka")]
+    idempotent::kafka::URL_FORM,
+    #[cfg(feature = "sqs")]
+    idempotent::sqs::URL_FORM,
+    #[cfg(feature = "rocketmq")]
+    idempotent::rocketmq::URL_FORM,
+];
+
+#[test]
+fn the_guide_and_the_help_have_the_parameters_of_each_url() {
+    let help = done("", &["dead", "--help"]);
+    for form in FORMS {
+        let table = form.table();
+        assert!(BROKERS.contains(&table), "guides/brokers.md lacks this table:\n\n{table}\n");
+        for parameter in form.parameters {
+            assert!(help.contains(&format!("{}={}: ", parameter.name, parameter.value)), "{parameter:?} in {help}");
+        }
+    }
 }
 
 /// Returns the stores of each check in the reference.
@@ -138,15 +172,27 @@ fn the_reference_has_each_check_that_the_source_names() {
     assert_eq!(named, checks().into_keys().collect());
 }
 
+/// Returns the exit code of a command line, and what it printed.
+fn exit(arguments: &[String]) -> (i32, String) {
+    let ran = ran(bare(env!("CARGO_BIN_EXE_idempotent")).args(arguments).stdin(Stdio::null()).output().unwrap());
+    (ran.code, format!("{}{}", ran.out, ran.err))
+}
+
 #[test]
-fn a_check_is_found_in_each_form_of_a_finding() {
-    let source = r#"
-        findings.warn("version", "the server reports no version");
-        query(
-            "durability", "SELECT 1");
-        self.finding(Severity::Warn, "connections", text)
-        Finding { severity, check: "schema", server }
-        HealthFinding::new(severity, subject, server); let other = "none";
-    "#;
-    assert_eq!(named(source), BTreeSet::from(["connections", "durability", "schema", "version"]));
+fn each_command_line_of_the_samples_is_accepted_and_reaches_for_its_server() {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let own = processes(checkout).unwrap().into_iter().filter(|process| process.program == "idempotent");
+    let mut commands = BTreeSet::new();
+    for process in own {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = process.runnable(folder.path()).unwrap();
+        // An unknown option, an invalid value, and a missing option of the console end with exit code 2.
+        let (code, text) = exit(&arguments);
+        assert_eq!(code, 7, "{}: {arguments:?}: {text}", process.place);
+        let unknown = [arguments, vec!["--unknown".to_owned()]].concat();
+        assert_eq!(exit(&unknown).0, 2, "{}", process.place);
+        let known = ["console", "doctor", "migrate", "purge"].into_iter();
+        commands.extend(known.filter(|name| unknown.iter().any(|word| word == name)));
+    }
+    assert_eq!(commands.len(), 4, "{commands:?}");
 }

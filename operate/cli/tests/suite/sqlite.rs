@@ -1,16 +1,22 @@
-//! Inspection over an SQLite file.
-use crate::support::{command, done, fill, key, run};
+//! Inspection over an SQLite file, also on a terminal.
+use std::process::{Command, Stdio};
+
+use crate::bad_input::closed;
+use crate::support::{Ran, done, fill, key, ran, run, sqlite_url};
 
 /// Creates a file with the records of [`fill`], and returns its folder and URL.
 pub(crate) async fn file() -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (folder, url) = sqlite_url();
     fill(&idempotent::connect(&url).await.unwrap()).await;
-    // The last connection closes in the background, and moves its journal into the file.
+    closes(&folder).await;
+    (folder, url)
+}
+
+/// Waits for the last connection, which closes in the background, and moves its journal into the file.
+async fn closes(folder: &tempfile::TempDir) {
     while folder.path().join("records.db-wal").exists() {
         tokio::task::yield_now().await;
     }
-    (folder, url)
 }
 
 #[tokio::test]
@@ -98,9 +104,8 @@ async fn counts_are_exact_or_lower_bounds() {
 
 #[tokio::test]
 async fn a_long_count_prints_its_progress_unless_it_is_quiet() {
-    let (folder, url) = file().await;
-    let pool =
-        sqlx::SqlitePool::connect(&format!("sqlite:{}", folder.path().join("records.db").display())).await.unwrap();
+    let (_folder, url) = file().await;
+    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
     let expired = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM number WHERE n<120000) \
         INSERT INTO idempotent_record (id, v, name, state, fencing, attempt, until_at, expires_at, first_seen, updated_at) \
         SELECT randomblob(16), v, name, state, fencing, attempt, until_at, 1, first_seen, updated_at \
@@ -116,10 +121,9 @@ async fn a_long_count_prints_its_progress_unless_it_is_quiet() {
     assert!(part.out.contains("\"exact\":false,\"examined\":70000"), "{}", part.out);
 }
 
-/// Damages the record of `lost`.
-pub(crate) async fn damage(folder: &tempfile::TempDir) {
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
-    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
+/// Damages the record of `lost` in the file of this URL.
+pub(crate) async fn damage(url: &str) {
+    let pool = sqlx::SqlitePool::connect(url).await.unwrap();
     let damaged =
         sqlx::query("UPDATE idempotent_record SET fencing = -1 WHERE state = 3").execute(&pool).await.unwrap();
     assert_eq!(damaged.rows_affected(), 1);
@@ -128,8 +132,8 @@ pub(crate) async fn damage(folder: &tempfile::TempDir) {
 
 #[tokio::test]
 async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_page() {
-    let (folder, url) = file().await;
-    damage(&folder).await;
+    let (_folder, url) = file().await;
+    damage(&url).await;
     let lines = |arguments: &[&str]| -> Vec<serde_json::Value> {
         let listed = done(&url, &[&["list", "--all"], arguments].concat());
         listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -151,38 +155,21 @@ async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_
 }
 
 #[tokio::test]
-async fn a_page_ends_at_its_limit_and_names_the_next_one() {
-    let (_folder, url) = file().await;
-    let page = done(&url, &["list", "--limit", "1"]);
-    assert!(page.lines().count() == 2 && page.lines().nth(1).unwrap().contains("\"next\":"), "{page}");
-}
-
-#[tokio::test]
 async fn a_reader_that_closes_stdout_ends_a_listing_and_a_count_quietly() {
     let (_folder, url) = file().await;
-    for arguments in [&["list"][..], &["list", "--limit", "1"], &["count"], &["count", "-o", "table"]] {
-        let mut command = command(&url, arguments);
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());
-        assert!(ended.code == 0 && ended.err.is_empty(), "{arguments:?}: {ended:?}");
+    // The last command prints only a cursor, on the next line of a page without keys.
+    let cursor = &["list", "--orphaned", "--budget", "1"];
+    for arguments in [&["list"][..], &["list", "--limit", "1"], &["count"], &["count", "-o", "table"], cursor] {
+        let ended = closed(&url, arguments, true);
+        assert!(ended.status.code() == Some(0) && ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
     }
-    // A cursor alone, on the next line of a page without keys.
-    let mut command = command(&url, &["list", "--orphaned", "--budget", "1"]);
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());
-    assert!(ended.code == 0 && ended.err.is_empty(), "{ended:?}");
 }
 
 #[tokio::test]
 async fn records_of_another_table_are_listed_by_its_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (folder, url) = sqlite_url();
     fill(&idempotent::connect(&url).table("shop_record").await.unwrap()).await;
-    while folder.path().join("records.db-wal").exists() {
-        tokio::task::yield_now().await;
-    }
+    closes(&folder).await;
     assert_eq!(done(&url, &["list", "--table", "shop_record"]).lines().count(), 3);
     let ran = run(&url, &["list"]);
     assert!(ran.code == 5 && ran.err.contains("`idempotent_record`"), "{ran:?}");
@@ -203,4 +190,25 @@ async fn reading_does_not_change_the_file_and_creates_none() {
     let missing = folder.path().join("record.db");
     let ran = run(&format!("sqlite:{}", missing.display()), &["list"]);
     assert!(ran.code == 5 && ran.err.contains("is missing") && !missing.exists(), "{ran:?}");
+}
+
+/// Runs the command line under a pseudo terminal, on which stdout and stderr are one stream.
+fn on_terminal(store: &str, command_line: &str) -> Ran {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("\"$PROGRAM\" {command_line}"), "/dev/null"]).stdin(Stdio::null()).env_clear();
+    command.env("PROGRAM", env!("CARGO_BIN_EXE_idempotent")).env("IDEMPOTENT_STORE", store).env("USER", "ann");
+    command.env("PATH", "/usr/bin:/bin");
+    ran(command.output().unwrap())
+}
+
+#[tokio::test]
+async fn a_terminal_shows_tables_and_a_log_without_colours() {
+    let (_folder, url) = file().await;
+    let listed = on_terminal(&url, "list");
+    assert!(listed.code == 0 && listed.out.contains("STATE") && listed.out.contains(&key("held")), "{listed:?}");
+
+    let forget = format!("forget '{}' --yes --reason 'stock corrected'", key("poison"));
+    let forgotten = on_terminal(&url, &forget);
+    assert!(forgotten.code == 0 && forgotten.out.contains("idempotent::audit"), "{forgotten:?}");
+    assert!(!forgotten.out.contains('\u{1b}'), "{forgotten:?}");
 }

@@ -4,15 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::reply::DefaultReply;
+use idempotent::sqlx::SqlitePool;
 use idempotent::store::{Claim, ClaimRequest, OnExpiry, OwnerToken};
 use idempotent::{Call, Executor, Handler, Identity, Json, Policy, Rejection, Scene, Store};
+use serde_json::Value;
+use tempfile::TempDir;
 
-/// The result of a command.
+/// A finished command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl Ran {
+    /// Returns the JSON lines of stdout, after a success.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Checks the exit code, and that stderr contains a text.
+    pub(crate) fn fails(&self, code: i32, text: &str) {
+        assert!(self.code == code && self.err.contains(text), "expected {code} and `{text}`: {self:?}");
+    }
 }
 
 /// Returns a command without the environment of the user. What `cargo xtask mutants` sets remains.
@@ -30,6 +46,17 @@ pub(crate) fn command(store: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// Returns the command line without a store. The author of its changes is `tester`.
+pub(crate) fn command_without_store(arguments: &[&str]) -> Command {
+    let mut command = bare(env!("CARGO_BIN_EXE_idempotent"));
+    command.env("IDEMPOTENT_BY", "tester").args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run_without_store(arguments: &[&str]) -> Ran {
+    ran(command_without_store(arguments).output().unwrap())
+}
+
 /// Runs the command line with a store and arguments.
 pub(crate) fn run(store: &str, arguments: &[&str]) -> Ran {
     ran(command(store, arguments).output().unwrap())
@@ -45,6 +72,20 @@ pub(crate) fn done(store: &str, arguments: &[&str]) -> String {
     let ran = run(store, arguments);
     assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
     ran.out
+}
+
+/// Returns a folder, and the URL of an SQLite file in it, which does not exist yet.
+pub(crate) fn sqlite_url() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    (folder, url)
+}
+
+/// Returns an empty SQLite database for queues and outboxes, with its folder and its URL.
+pub(crate) async fn sqlite_pool() -> (TempDir, String, SqlitePool) {
+    let (folder, url) = sqlite_url();
+    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    (folder, url, pool)
 }
 
 /// Returns the storage key of an order.

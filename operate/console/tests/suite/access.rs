@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::{Request, StatusCode};
-use idempotent_console::{Access, Console, Role, SetupError, TokenList, User};
+use idempotent_console::{Access, Console, Role, SetupError, TokenList};
 
 use crate::site::{ORDERS, Site, form, request, store};
 
@@ -71,16 +71,17 @@ async fn a_viewer_sees_no_button_of_an_action() {
 
 #[tokio::test]
 async fn a_read_only_console_has_no_route_of_an_action() {
-    let site = Site::with(store(1, 1).await, |builder| {
-        builder.read_only(true).access(Access::from_request(|_| Some(User::new("ann", Role::Admin))))
-    })
-    .await;
+    let site = Site::for_role(Role::Admin, store(1, 1).await, |builder| builder.read_only(true)).await;
     let token = site.token("").await;
     for path in ["/plan", "/apply", "/cancel"] {
         assert_eq!(site.post("", path, &[("token", &token)]).await.status, StatusCode::NOT_FOUND, "{path}");
     }
     assert_eq!(site.get("", "/task?id=1").await.status, StatusCode::NOT_FOUND);
-    assert!(!site.get("", "/dead").await.body.contains("name=\"action\""));
+    for page in ["/dead", "/keys", "/dead-letters?read=1"] {
+        let answer = site.get("", page).await;
+        assert!(!answer.body.contains("name=\"action\"") && answer.inputs("entry").is_empty(), "{page}");
+        assert!(answer.body.contains("read-only"), "{page}");
+    }
 }
 
 #[tokio::test]
@@ -232,10 +233,7 @@ async fn a_program_uses_a_bearer_token_without_cookies_and_form_tokens() {
 
 #[tokio::test]
 async fn other_host_names_are_refused() {
-    let site = Site::with(store(1, 0).await, |builder| {
-        builder.hosts(["console.test"]).access(Access::from_request(|_| Some(User::new("ann", Role::Viewer))))
-    })
-    .await;
+    let site = Site::for_role(Role::Viewer, store(1, 0).await, |builder| builder.hosts(["console.test"])).await;
     assert_eq!(site.get("", "/overview").await.status, StatusCode::OK);
     for host in ["evil.example", "console.test.evil.example", "console.test:81"] {
         let request = Request::builder().uri("/overview").header("host", host).body(Body::empty()).unwrap();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use idempotent::mq::{DeadLetter, DeadLetters, OutboundMessage, SourceError, StoredLetter};
-use idempotent_console::{Access, OutboxAccess, PooledOutbox};
+use idempotent_console::{Access, OutboxAccess, PooledOutbox, Role};
 use idempotent_core::StateKind;
 use idempotent_sqlx::sqlx::sqlite::SqlitePoolOptions;
 use idempotent_sqlx::{DelayTable, Outbox, OutboxStatus, ScheduledTask};
@@ -77,11 +77,11 @@ async fn a_plan_needs_a_reason_a_known_action_and_well_formed_entries() {
     let site = Site::new().await;
     let entries = dead(&site).await;
     let plan = site.plan(ANN, "forget", &entries).await;
-    let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
     for reason in ["", " ", "a\nb"] {
-        let fields = [("token", token.as_str()), ("plan", id.as_str()), ("reason", reason)];
-        assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::BAD_REQUEST, "{reason:?}");
+        let applied = site.try_apply(ANN, &plan, &[("reason", reason)]).await;
+        assert_eq!(applied.status, StatusCode::BAD_REQUEST, "{reason:?}");
     }
+    let token = plan.inputs("token").remove(0);
     let key = entries[0].split_once(' ').unwrap().1.to_owned();
     for (action, entry) in
         [("purge", entries[0].clone()), ("forget", key), ("forget", "7 x".into()), ("redrive", String::new())]
@@ -104,9 +104,7 @@ async fn more_than_a_hundred_entries_need_their_number() {
     let entry = dead(&site).await.remove(0);
     let plan = site.plan(ANN, "forget", &vec![entry; 101]).await;
     assert!(plan.body.contains("name=\"count\""), "{}", plan.body);
-    let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
-    let fields = [("token", token.as_str()), ("plan", id.as_str()), WHY[0]];
-    assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(site.try_apply(ANN, &plan, &WHY).await.status, StatusCode::BAD_REQUEST);
     let task = site.apply(ANN, &plan, &[WHY[0], ("count", "101")]).await;
     assert_eq!((task.body.matches(">done<").count(), task.body.matches(">changed: vacant<").count()), (1, 100));
 }
@@ -119,15 +117,14 @@ async fn numbers_of_entries_lengths_of_reasons_and_rates_end_at_their_limits() {
         assert_eq!(site.plan(ANN, "forget", &vec![entry.clone(); entries]).await.status, status, "{entries}");
     }
     let plan = site.plan(ANN, "forget", &[entry]).await;
-    let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
     let [longest, too_long] = [4_096, 4_097].map(|length| "x".repeat(length));
     for (reason, rate, status) in [
         (&too_long, "1000", StatusCode::BAD_REQUEST),
         (&longest, "1001", StatusCode::BAD_REQUEST),
         (&longest, "1000", StatusCode::SEE_OTHER),
     ] {
-        let fields = [("token", token.as_str()), ("plan", id.as_str()), ("reason", reason.as_str()), ("rate", rate)];
-        assert_eq!(site.post(ANN, "/apply", &fields).await.status, status, "{} {rate}", reason.len());
+        let applied = site.try_apply(ANN, &plan, &[("reason", reason.as_str()), ("rate", rate)]).await;
+        assert_eq!(applied.status, status, "{} {rate}", reason.len());
     }
 }
 
@@ -202,8 +199,7 @@ async fn a_cancelled_task_puts_back_no_more_letters() {
     let entries = site.get(ANN, "/dead-letters?read=1").await.inputs("entry");
     let plan = site.plan(ANN, "redrive", &entries).await;
     let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
-    let fields = [("token", token.as_str()), ("plan", id.as_str()), WHY[0], ("rate", "1")];
-    assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(site.try_apply(ANN, &plan, &[WHY[0], ("rate", "1")]).await.status, StatusCode::SEE_OTHER);
     let cancelled = site.post(ANN, "/cancel", &[("token", &token), ("id", &id)]).await;
     assert_eq!((cancelled.status, cancelled.location()), (StatusCode::SEE_OTHER, &*format!("task?id={id}")));
     // A second request starts nothing, and waits for the end.
@@ -265,11 +261,8 @@ async fn selected_letters_are_put_back_or_removed() {
     let discarded = site.apply(ANN, &site.plan(ANN, "discard", &ids[1..]).await, &WHY).await;
     assert!(discarded.body.contains(">done<"), "{}", discarded.body);
     assert_eq!((site.queue.dead_letters().len(), site.queue.pending()), (0, 1));
-    let token = site.token(ANN).await;
     let plan = site.plan(ANN, "redrive", &ids).await;
-    let id = plan.inputs("plan").remove(0);
-    let fields = [("token", token.as_str()), ("plan", id.as_str()), WHY[0], ("rate", "0")];
-    assert_eq!(site.post(ANN, "/apply", &fields).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(site.try_apply(ANN, &plan, &[WHY[0], ("rate", "0")]).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
@@ -313,12 +306,7 @@ async fn an_audit_log_that_fails_stops_the_task_before_any_change() {
             Err(std::io::Error::other("the disk is full"))
         }
     }
-    let site = Site::with(crate::site::store(0, 1).await, |builder| {
-        let admin =
-            |_: &http::request::Parts| Some(idempotent_console::User::new("ann", idempotent_console::Role::Admin));
-        builder.audit(std::sync::Arc::new(Full)).access(idempotent_console::Access::from_request(admin))
-    })
-    .await;
+    let site = Site::for_role(Role::Admin, store(0, 1).await, |builder| builder.audit(Arc::new(Full))).await;
     let entries = dead(&site).await;
     let task = site.apply(ANN, &site.plan(ANN, "forget", &entries).await, &WHY).await;
     assert!(task.body.contains("the disk is full"), "{}", task.body);

@@ -6,22 +6,15 @@ use axum::body::Body;
 use http::StatusCode;
 use idempotent::MemoryStore;
 use idempotent::mq::DeadLetters;
-use idempotent_console::{Access, Role, User};
+use idempotent_console::Role;
 use idempotent_testkit::{FaultStore, StoreOperation, VirtualClock};
 
 use crate::site::{Site, request, send, store};
 
-fn admin() -> Access {
-    Access::from_request(|_| Some(User::new("ann", Role::Admin)))
-}
-
 #[tokio::test]
 async fn a_queue_that_cannot_be_opened_is_an_error_in_its_panel() {
-    let site = Site::with(store(1, 0).await, |builder| {
-        let open = || async { Err::<Box<dyn DeadLetters>, _>("amqp://localhost: connection refused") };
-        builder.queue("payments", open).access(admin())
-    })
-    .await;
+    let open = || async { Err::<Box<dyn DeadLetters>, _>("amqp://localhost: connection refused") };
+    let site = Site::for_role(Role::Admin, store(1, 0).await, |builder| builder.queue("payments", open)).await;
     let answer = site.get("", "/dead-letters?queue=payments&read=1").await;
     assert_eq!(answer.status, StatusCode::OK);
     assert!(answer.body.contains("Not available") && answer.body.contains("connection refused"), "{}", answer.body);
@@ -32,11 +25,8 @@ async fn a_queue_that_cannot_be_opened_is_an_error_in_its_panel() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_does_not_answer_is_an_error_in_its_panel_and_the_others_are_shown() {
-    let site = Site::with(store(1, 0).await, |builder| {
-        let open = || std::future::pending::<Result<Box<dyn DeadLetters>, String>>();
-        builder.queue("payments", open).access(admin())
-    })
-    .await;
+    let open = || std::future::pending::<Result<Box<dyn DeadLetters>, String>>();
+    let site = Site::for_role(Role::Admin, store(1, 0).await, |builder| builder.queue("payments", open)).await;
     let answer = site.get("", "/dead-letters?queue=payments&read=1").await;
     assert!(answer.status == StatusCode::OK && answer.body.contains("no answer within 15 s"), "{}", answer.body);
     assert_eq!(site.get("", "/overview").await.status, StatusCode::OK);
@@ -59,7 +49,7 @@ fn readings(store: &FaultStore) -> usize {
 async fn anonymous_callers_of_a_store_that_hangs_hold_no_permit_of_a_page_and_ask_once() {
     let store = FaultStore::new(MemoryStore::new(), &VirtualClock::new());
     store.hang(StoreOperation::Line, u32::MAX);
-    let site = Site::with(Arc::new(store.clone()), |builder| builder.access(admin())).await;
+    let site = Site::for_role(Role::Admin, Arc::new(store.clone()), |builder| builder).await;
     let callers = anonymous(&site);
     while readings(&store) == 0 {
         tokio::task::yield_now().await;
@@ -75,7 +65,7 @@ async fn anonymous_callers_of_a_store_that_hangs_hold_no_permit_of_a_page_and_as
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_is_ready_for_all_callers_and_asked_once_a_second() {
     let store = FaultStore::new(MemoryStore::new(), &VirtualClock::new());
-    let site = Site::with(Arc::new(store.clone()), |builder| builder.access(admin())).await;
+    let site = Site::for_role(Role::Admin, Arc::new(store.clone()), |builder| builder).await;
     for second in 1..=3 {
         for _ in 0..20 {
             assert!(anonymous(&site).join_all().await.iter().all(|status| *status == StatusCode::OK));
@@ -87,16 +77,13 @@ async fn a_store_that_answers_is_ready_for_all_callers_and_asked_once_a_second()
 
 #[tokio::test(start_paused = true)]
 async fn tasks_that_wait_for_their_queue_hold_no_permit_of_its_page() {
-    let site = Site::with(store(1, 0).await, |builder| {
-        let open = || std::future::pending::<Result<Box<dyn DeadLetters>, String>>();
-        builder.queue("payments", open).access(admin())
-    })
-    .await;
+    let open = || std::future::pending::<Result<Box<dyn DeadLetters>, String>>();
+    let site = Site::for_role(Role::Admin, store(1, 0).await, |builder| builder.queue("payments", open)).await;
     let token = site.token("").await;
     for _ in 0..20 {
         let fields = [("token", token.as_str()), ("target", "payments"), ("action", "redrive"), ("entry", "m-1")];
-        let plan = site.post("", "/plan", &fields).await.inputs("plan").remove(0);
-        let applied = site.post("", "/apply", &[("token", &token), ("plan", &plan), ("reason", "why")]).await;
+        let plan = site.post("", "/plan", &fields).await;
+        let applied = site.try_apply("", &plan, &[("reason", "why")]).await;
         assert_eq!(applied.status, StatusCode::SEE_OTHER, "{}", applied.body);
         tokio::task::yield_now().await;
     }

@@ -2,8 +2,9 @@
 use axum::Router;
 use axum::body::Body;
 use http::StatusCode;
+use idempotent_console::Role;
 
-use crate::site::{ORDERS, Site, request, send};
+use crate::site::{ORDERS, Site, request, send, store};
 
 const PAGES: [&str; 9] =
     ["overview", "keys", "in-flight", "dead", "dead-letters", "order", "health", "audit", "dead-letters?read=1"];
@@ -82,12 +83,7 @@ async fn keys_are_listed_by_state_and_one_key_has_its_facts() {
 
 #[tokio::test]
 async fn pages_follow_each_other_by_a_cursor_and_list_each_key_once() {
-    let site = Site::with(crate::site::store(25, 0).await, |builder| {
-        builder.access(idempotent_console::Access::from_request(|_| {
-            Some(idempotent_console::User::new("ann", idempotent_console::Role::Viewer))
-        }))
-    })
-    .await;
+    let site = Site::for_role(Role::Viewer, store(25, 0).await, |builder| builder).await;
     let (mut link, mut seen) = ("keys?state=consumed&limit=10".to_owned(), Vec::new());
     loop {
         let page = site.get("", &format!("/{link}")).await;

@@ -116,6 +116,16 @@ impl Site {
         Self { router: console.router(), console, store, queue, audit }
     }
 
+    /// Builds a console over a store, whose only user has this role.
+    pub(crate) async fn for_role(
+        role: Role,
+        store: Arc<dyn Store>,
+        change: impl FnOnce(ConsoleBuilder) -> ConsoleBuilder,
+    ) -> Self {
+        let access = Access::from_request(move |_| Some(User::new("ann", role)));
+        Self::with(store, |builder| change(builder.access(access))).await
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         send(&self.router, request).await
     }
@@ -148,11 +158,15 @@ impl Site {
         self.post(user, "/plan", &fields).await
     }
 
+    /// Applies the plan of a page with more fields, and returns the answer.
+    pub(crate) async fn try_apply(&self, user: &str, plan: &Answer, more: &[(&str, &str)]) -> Answer {
+        let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
+        self.post(user, "/apply", &[&[("token", token.as_str()), ("plan", id.as_str())], more].concat()).await
+    }
+
     /// Applies the plan of a page with more fields, and returns the page of its task once it has ended.
     pub(crate) async fn apply(&self, user: &str, plan: &Answer, more: &[(&str, &str)]) -> Answer {
-        let (token, id) = (plan.inputs("token").remove(0), plan.inputs("plan").remove(0));
-        let fields = [&[("token", token.as_str()), ("plan", id.as_str())], more].concat();
-        let applied = self.post(user, "/apply", &fields).await;
+        let applied = self.try_apply(user, plan, more).await;
         assert_eq!(applied.status, StatusCode::SEE_OTHER, "{}", applied.body);
         let task = format!("/{}", applied.location());
         loop {

@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use idempotent_mq::{ConsumerCounters, ConsumerCounts, DeadLetters};
 
 use super::MetricsCollector;
-use super::source::{FollowedTotal, Source};
+use super::source::{FollowedTotals, Source};
 use crate::catalogue;
 use crate::recording::Recording;
 
@@ -11,17 +11,16 @@ impl MetricsCollector {
     /// Adds a consumer by its [counters](idempotent_mq::Consumer::counters). Use the group of the consumer as the name.
     pub fn consumer(self, group: impl Into<String>, counters: ConsumerCounters) -> Self {
         let group = group.into();
-        let of_end =
-            |end: &str| FollowedTotal::new(self.recording.counter(&catalogue::CONSUMER_DELIVERIES, &[&group, end]));
-        let of = |metric| FollowedTotal::new(self.recording.counter(metric, &[&group]));
+        let of_end = |end| self.recording.counter(&catalogue::CONSUMER_DELIVERIES, &[&group, end]);
         let others = [
-            of(&catalogue::CONSUMER_PAUSES),
-            of(&catalogue::CONSUMER_NODE_OUTAGES),
-            of(&catalogue::CONSUMER_SOURCE_ERRORS),
-            of(&catalogue::CONSUMER_UNDECODABLE),
-            of(&catalogue::CONSUMER_ALERTS),
+            &catalogue::CONSUMER_PAUSES,
+            &catalogue::CONSUMER_NODE_OUTAGES,
+            &catalogue::CONSUMER_SOURCE_ERRORS,
+            &catalogue::CONSUMER_UNDECODABLE,
+            &catalogue::CONSUMER_ALERTS,
         ];
-        let ends = ENDS.map(of_end);
+        let others = FollowedTotals::new(others.map(|metric| self.recording.counter(metric, &[&group])));
+        let ends = FollowedTotals::new(ENDS.map(of_end));
         self.add(ConsumerSource { group, counters, ends, others })
     }
 
@@ -52,8 +51,8 @@ fn of_ends(counts: &ConsumerCounts) -> [u64; ENDS.len()] {
 struct ConsumerSource {
     group: String,
     counters: ConsumerCounters,
-    ends: [FollowedTotal; ENDS.len()],
-    others: [FollowedTotal; 5],
+    ends: FollowedTotals<{ ENDS.len() }>,
+    others: FollowedTotals<5>,
 }
 
 #[async_trait]
@@ -64,9 +63,9 @@ impl Source for ConsumerSource {
 
     async fn read(&mut self, recording: &Recording) -> bool {
         let (counts, gauges) = (self.counters.counts(), self.counters.gauges());
-        self.ends.iter_mut().zip(of_ends(&counts)).for_each(|(total, count)| total.follow(count));
+        self.ends.follow(of_ends(&counts));
         let others = [counts.pauses, counts.node_outages, counts.source_errors, counts.undecodable, counts.alerts];
-        self.others.iter_mut().zip(others).for_each(|(total, count)| total.follow(count));
+        self.others.follow(others);
         let set = |metric, value: u64| recording.gauge(metric, &[&self.group]).set(value as f64);
         set(&catalogue::CONSUMER_HELD, gauges.held);
         set(&catalogue::CONSUMER_RUNNING, gauges.running);
@@ -75,8 +74,6 @@ impl Source for ConsumerSource {
         set(&catalogue::CONSUMER_FAILED_NODES, gauges.failed_nodes);
         true
     }
-
-    fn set_unknown(&self, _: &Recording) {}
 }
 
 struct DeadLetterSource {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use idempotent_sqlx::{Outbox, OutboxDb, RelayCounters};
 
 use super::MetricsCollector;
-use super::source::{FollowedTotal, Source};
+use super::source::{FollowedTotals, Source, TotalsSource};
 use crate::catalogue;
 use crate::recording::Recording;
 
@@ -15,36 +15,18 @@ impl MetricsCollector {
         let outbox = outbox.into();
         let sends = |result| self.recording.counter(&catalogue::OUTBOX_SENDS, &[&outbox, result]);
         let given_up = self.recording.counter(&catalogue::OUTBOX_GIVEN_UP, &[&outbox]);
-        let totals = [sends("sent"), sends("failed"), given_up].map(FollowedTotal::new);
-        self.add(RelaySource { outbox, counters, totals })
+        let totals = FollowedTotals::new([sends("sent"), sends("failed"), given_up]);
+        let counts = move || {
+            let counts = counters.counts();
+            [counts.sent, counts.failed, counts.given_up]
+        };
+        self.add(TotalsSource { name: format!("relay:{outbox}"), totals, counts })
     }
 
     /// Adds an outbox. Each reading [counts](Outbox::counts) its messages, so one process of a fleet is enough.
     pub fn outbox<Db: OutboxDb>(self, name: impl Into<String>, outbox: &Outbox<Db>) -> Self {
         self.add(OutboxSource { name: name.into(), outbox: outbox.clone() })
     }
-}
-
-struct RelaySource {
-    outbox: String,
-    counters: RelayCounters,
-    totals: [FollowedTotal; 3],
-}
-
-#[async_trait]
-impl Source for RelaySource {
-    fn name(&self) -> String {
-        format!("relay:{}", self.outbox)
-    }
-
-    async fn read(&mut self, _: &Recording) -> bool {
-        let counts = self.counters.counts();
-        let counts = [counts.sent, counts.failed, counts.given_up];
-        self.totals.iter_mut().zip(counts).for_each(|(total, count)| total.follow(count));
-        true
-    }
-
-    fn set_unknown(&self, _: &Recording) {}
 }
 
 struct OutboxSource<Db: OutboxDb> {

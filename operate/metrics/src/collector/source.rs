@@ -13,24 +13,41 @@ pub(super) trait Source: Send {
     /// Reads the component and records its values. Returns false if the component does not answer.
     async fn read(&mut self, recording: &Recording) -> bool;
 
-    /// Sets the gauges to NaN.
-    fn set_unknown(&self, recording: &Recording);
+    /// Sets the gauges to NaN, if the source has any that can be unknown.
+    fn set_unknown(&self, _: &Recording) {}
 }
 
-/// A counter that follows a total. A collector adds differences, since some exporters ignore absolute values.
-pub(super) struct FollowedTotal {
-    counter: Counter,
-    last: u64,
-}
+/// Counters that follow totals, which began at 0. A collector adds differences, since some exporters ignore absolute values.
+pub(super) struct FollowedTotals<const N: usize>([(Counter, u64); N]);
 
-impl FollowedTotal {
-    /// Returns a follower of a total that began at 0.
-    pub(super) fn new(counter: Counter) -> Self {
-        Self { counter, last: 0 }
+impl<const N: usize> FollowedTotals<N> {
+    pub(super) fn new(counters: [Counter; N]) -> Self {
+        Self(counters.map(|counter| (counter, 0)))
     }
 
-    pub(super) fn follow(&mut self, total: u64) {
-        self.counter.increment(total.saturating_sub(self.last));
-        self.last = self.last.max(total);
+    pub(super) fn follow(&mut self, totals: [u64; N]) {
+        for ((counter, last), total) in self.0.iter_mut().zip(totals) {
+            counter.increment(total.saturating_sub(*last));
+            *last = total.max(*last);
+        }
+    }
+}
+
+/// A component of this process that has only totals, which `counts` returns.
+pub(super) struct TotalsSource<F, const N: usize> {
+    pub(super) name: String,
+    pub(super) totals: FollowedTotals<N>,
+    pub(super) counts: F,
+}
+
+#[async_trait]
+impl<F: Fn() -> [u64; N] + Send, const N: usize> Source for TotalsSource<F, N> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    async fn read(&mut self, _: &Recording) -> bool {
+        self.totals.follow((self.counts)());
+        true
     }
 }

@@ -1,8 +1,12 @@
-//! The metrics of each event and outcome, for those that short runs do not have.
+//! The metrics of each event and outcome, for those that short runs do not have, and the events that need a clock reading.
 use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idempotent_core::{BrokenOrder, Call, Event, FencingToken, Observer, Outcome, Policy, RunInfo, StoreErrorKind};
+use idempotent_core::{
+    BrokenOrder, Call, Event, Executor, FencingToken, MemoryStore, Observer, Outcome, Policy, RunInfo, StoreErrorKind,
+    Tracing,
+};
 use idempotent_metrics::MetricsObserver;
 
 use crate::world::{World, identity, runs};
@@ -105,4 +109,42 @@ async fn each_outcome_belongs_to_one_class() {
         let runs = world.value("idempotent_run_duration_seconds_count", &[&format!("class=\"{class}\"")]);
         assert_eq!(runs, Some(number), "{class}");
     }
+}
+
+/// An observer that keeps the name of each event.
+#[derive(Clone, Debug)]
+struct Names {
+    timed: bool,
+    names: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Observer for Names {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
+        self.names.lock().unwrap().push(match event {
+            Event::Claimed { .. } => "claimed",
+            Event::HandlerStarted => "started",
+            Event::HandlerEnded { .. } => "handler ended",
+            Event::StoreAnswered { step, .. } => step,
+            Event::Ended { .. } => "ended",
+            _ => "other",
+        });
+    }
+
+    fn wants_timing(&self) -> bool {
+        self.timed
+    }
+}
+
+async fn names(timed: bool) -> Vec<&'static str> {
+    let observer = Names { timed, names: Arc::default() };
+    // A pair wants what one of both wants.
+    let executor = Executor::builder(MemoryStore::new()).observer((Tracing, observer.clone())).build().unwrap();
+    runs(&executor, Call::new(identity("1")), Ok(1)).await;
+    observer.names.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn only_an_observer_that_wants_timing_gets_the_steps_of_a_run() {
+    assert_eq!(names(false).await, ["claimed", "ended"]);
+    assert_eq!(names(true).await, ["claim", "claimed", "started", "handler ended", "complete", "ended"]);
 }

@@ -80,8 +80,3 @@ fn each_alert_of_the_guide_has_a_rule() {
     let mentioned = OPERATING.split('`').skip(1).step_by(2).filter(|span| span.starts_with("Idempotent"));
     assert_eq!(mentioned.filter(|alert| !alerts.contains(alert)).collect::<Vec<_>>(), Vec::<&str>::new());
 }
-
-#[test]
-fn an_anchor_has_the_words_of_its_heading() {
-    assert_eq!(anchor("Redis is full, or evicts keys"), "redis-is-full-or-evicts-keys");
-}

@@ -1,12 +1,14 @@
-//! The names of the sources, and sources that fail.
+//! The names of the sources, sources on Redis, and sources that fail.
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Alerts, MemoryStore, MemoryTier, Policy, TieredStore};
+use idempotent_harness::servers::RedisServer;
 use idempotent_mq::{
     Consumer, DeadLetters, KeyFrom, MemoryQueue, Message, Messages, SourceError, SourceErrorKind, StoredLetter,
 };
+use idempotent_redis::{DelayMessage, DelayQueue, RedisStore};
 use idempotent_sqlx::{DelayTable, Outbox, Relay, ScheduledTask};
 
 use crate::collector::{Broker, in_memory};
@@ -89,4 +91,30 @@ async fn a_collector_shows_the_names_of_its_sources() {
     let names = r#"["consumer:billing", "relay:payments", "executor:orders", "alerts", "tiers:orders"]"#;
     let shown = format!("{collector:?}");
     assert!(shown.contains(names), "{shown}");
+}
+
+#[tokio::test]
+async fn a_redis_store_and_a_delay_queue_are_read() {
+    let world = World::new();
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let queue = DelayQueue::connect(server.url(), "orders").await.unwrap();
+    queue.send(&DelayMessage::after(Duration::ZERO, b"planted".to_vec())).await.unwrap();
+    let mut collector = world.collector().redis("orders", &store).delay_queue("reminders", &queue);
+    collector.collect().await;
+    assert_eq!(world.value("idempotent_store_evicted_keys", &["store=\"orders\""]), Some(0.0));
+    assert_eq!(world.value("idempotent_store_not_replicated_total", &["operation=\"claim\""]), Some(0.0));
+    assert_eq!(world.value("idempotent_store_redirections_total", &["store=\"orders\""]), Some(0.0));
+    assert_eq!(world.value("idempotent_store_cache_hits_total", &["store=\"orders\""]), Some(0.0));
+    let sizes = ["ready", "waiting", "in_flight", "dead"]
+        .map(|state| world.value("idempotent_delay_messages", &["queue=\"reminders\"", &format!("state=\"{state}\"")]));
+    assert_eq!(sizes, [Some(1.0), Some(0.0), Some(0.0), Some(0.0)]);
+    assert!(format!("{collector:?}").contains(r#"["redis:orders", "delay:reminders"]"#), "{collector:?}");
+    drop(server);
+    collector.collect().await;
+    assert!(world.value("idempotent_store_evicted_keys", &["store=\"orders\""]).unwrap().is_nan());
+    for source in ["redis:orders", "delay:reminders"] {
+        let labels = [&*format!("source=\"{source}\"")];
+        assert_eq!(world.value("idempotent_collector_errors_total", &labels), Some(1.0), "{source}");
+    }
 }

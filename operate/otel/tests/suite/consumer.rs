@@ -1,5 +1,5 @@
 //! Spans of deliveries.
-use idempotent_mq::{MemoryQueue, OutboundMessage};
+use idempotent_mq::{ConsumerCounts, Delivery, MemoryQueue, OutboundMessage};
 use idempotent_otel::{ConsumerTracer, ProducerTracer};
 use opentelemetry::trace::{SpanKind, Status};
 
@@ -7,6 +7,14 @@ use crate::world::{Traces, attribute, attributes, consume, delivery, id, links, 
 
 fn tracer() -> ConsumerTracer {
     ConsumerTracer::new("memory")
+}
+
+/// Consumes one delivery from the queue `orders`.
+async fn consumed(delivery: Delivery, tracer: ConsumerTracer) -> (Traces, ConsumerCounts) {
+    let (traces, queue) = (Traces::start(), MemoryQueue::new("orders"));
+    queue.send_delivery(delivery);
+    let counts = consume(&queue, tracer).await;
+    (traces, counts)
 }
 
 #[tokio::test]
@@ -34,10 +42,7 @@ async fn the_span_of_a_delivery_is_a_child_of_its_creation_and_links_to_it() {
 
 #[tokio::test]
 async fn a_span_has_the_attributes_of_the_conventions() {
-    let traces = Traces::start();
-    let queue = MemoryQueue::new("orders");
-    queue.send_delivery(delivery("m-1", "done"));
-    let _ = consume(&queue, tracer()).await;
+    let (traces, _) = consumed(delivery("m-1", "done"), tracer()).await;
     let span = traces.one("process orders");
     assert_eq!(span.span_kind, SpanKind::Consumer);
     let own = attributes(&span);
@@ -75,17 +80,14 @@ async fn ids_are_recorded_on_request_and_long_names_are_cut() {
 
 #[tokio::test]
 async fn failures_are_errors_and_retries_have_spans_of_their_own() {
-    let traces = Traces::start();
-    let queue = MemoryQueue::new("orders");
-    queue.send_delivery(delivery("m-1", "again"));
-    let _ = consume(&queue, tracer()).await;
+    let (traces, _) = consumed(delivery("m-1", "again"), tracer()).await;
     let spans = traces.all("process orders");
-    let ends: Vec<_> = spans.iter().map(|span| attribute(span, "idempotent.settlement").unwrap()).collect();
-    let outcomes: Vec<_> = spans.iter().map(|span| attribute(span, "idempotent.outcome").unwrap()).collect();
-    let attempts: Vec<_> = spans.iter().map(|span| attribute(span, "idempotent.attempt").unwrap()).collect();
-    assert_eq!(ends, ["retried", "acked"]);
-    assert_eq!(outcomes, ["released", "ran"]);
-    assert_eq!(attempts, ["1", "2"]);
+    for (name, values) in
+        [("settlement", ["retried", "acked"]), ("outcome", ["released", "ran"]), ("attempt", ["1", "2"])]
+    {
+        let found: Vec<_> = spans.iter().map(|span| attribute(span, &format!("idempotent.{name}")).unwrap()).collect();
+        assert_eq!(found, values, "{name}");
+    }
     assert_eq!(spans[0].status, Status::error("released"));
     assert_eq!(attribute(&spans[0], "error.type").unwrap(), "released");
     assert_eq!(spans[1].status, Status::Unset);
@@ -93,12 +95,9 @@ async fn failures_are_errors_and_retries_have_spans_of_their_own() {
 
 #[tokio::test]
 async fn a_delivery_that_is_settled_without_a_run_has_a_settle_span() {
-    let traces = Traces::start();
-    let queue = MemoryQueue::new("orders");
     let mut undecodable = delivery("m-1", "");
     undecodable.body = vec![0xff];
-    queue.send_delivery(undecodable);
-    let counts = consume(&queue, tracer()).await;
+    let (traces, counts) = consumed(undecodable, tracer()).await;
     assert_eq!(counts.dead_lettered, 1);
     let span = traces.one("settle orders");
     assert_eq!((&span.span_kind, &span.status), (&SpanKind::Client, &Status::error("dead_lettered")));
@@ -108,12 +107,10 @@ async fn a_delivery_that_is_settled_without_a_run_has_a_settle_span() {
 
 #[tokio::test]
 async fn an_expired_message_is_no_error() {
-    let traces = Traces::start();
-    let queue = MemoryQueue::new("orders");
     let mut expired = delivery("m-1", "done");
     expired.expires_at = Some(idempotent_core::Timestamp(1));
-    queue.send_delivery(expired);
-    assert_eq!(consume(&queue, tracer()).await.expired, 1);
+    let (traces, counts) = consumed(expired, tracer()).await;
+    assert_eq!(counts.expired, 1);
     let span = traces.one("settle orders");
     assert_eq!(attribute(&span, "idempotent.settlement").unwrap(), "expired");
     assert_eq!((&span.status, attribute(&span, "error.type")), (&Status::Unset, None));
@@ -121,12 +118,9 @@ async fn an_expired_message_is_no_error() {
 
 #[tokio::test]
 async fn untrusted_producers_are_only_linked() {
-    let traces = Traces::start();
-    let queue = MemoryQueue::new("orders");
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
     // Not sampled: as a parent, the producer would suppress the span.
-    queue.send_delivery(delivery("m-1", "done").header("traceparent", parent));
-    let _ = consume(&queue, tracer().link_only(true)).await;
+    let (traces, _) = consumed(delivery("m-1", "done").header("traceparent", parent), tracer().link_only(true)).await;
     let span = traces.one("process orders");
     assert_eq!(span.parent_span_id, opentelemetry::trace::SpanId::INVALID);
     assert_eq!(links(&span)[0].0.to_string(), "00f067aa0ba902b7");

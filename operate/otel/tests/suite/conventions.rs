@@ -1,11 +1,12 @@
-//! The names of attributes, compared with the published conventions.
+//! The contents of spans: names of the published conventions, and no key, payload, message id or header value.
 use std::collections::BTreeSet;
 
+use idempotent_core::{Executor, MemoryStore, Policy, Scene, Tracing};
 use idempotent_mq::{MemoryQueue, OutboundMessage, Publish};
 use idempotent_otel::{ConsumerTracer, ProducerTracer, RunTracer, SEMCONV_VERSION};
 use opentelemetry_semantic_conventions::{SCHEMA_URL, attribute};
 
-use crate::world::{Broker, Traces, consume_with, delivery};
+use crate::world::{Broker, Traces, consume_with, delivery, traced};
 
 /// The attributes of this project. Their names are part of its interface.
 const OWN: [&str; 9] = [
@@ -28,8 +29,7 @@ const OF_THE_LAYER: [&str; 4] = ["busy_ns", "idle_ns", "target", "level"];
 async fn all_names_are_those_of_the_conventions_or_listed() {
     let traces = Traces::start();
     let queue = MemoryQueue::new("orders");
-    let executor = idempotent_core::Executor::builder(idempotent_core::MemoryStore::new());
-    let executor = executor.observer((idempotent_core::Tracing, RunTracer::new())).build().unwrap();
+    let executor = traced();
     for body in ["done", "done", "never"] {
         queue.send_delivery(delivery(body, body).header("traceparent", "bad"));
         let _ = consume_with(&queue, ConsumerTracer::new("memory").message_ids(true), &executor).await;
@@ -60,4 +60,33 @@ async fn all_names_are_those_of_the_conventions_or_listed() {
     let unused: Vec<_> = OWN.iter().chain(&conventional).filter(|name| !names.contains(**name)).collect();
     assert!(unused.is_empty(), "{unused:?}");
     assert!(SCHEMA_URL.ends_with(&format!("/{SEMCONV_VERSION}")), "{SCHEMA_URL}");
+}
+
+const SECRET: &str = "4111-1111-1111-1111";
+
+#[tokio::test]
+async fn no_span_contains_a_planted_secret() {
+    let traces = Traces::start();
+    let queue = MemoryQueue::new("orders");
+    let policy = Policy::new().max_retries(0);
+    let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy);
+    let executor = executor.observer((Tracing, RunTracer::new())).build().unwrap();
+    for body in ["done", "done", "never", SECRET] {
+        let id = format!("{SECRET}-{body}");
+        let delivery = delivery(&id, body).business_key(SECRET).header("x-card", SECRET);
+        queue.send_delivery(delivery.header("traceparent", SECRET).header("tracestate", SECRET));
+    }
+    let mut undecodable = delivery(SECRET, SECRET);
+    undecodable.body = [SECRET.as_bytes(), &[0xff]].concat();
+    queue.send_delivery(undecodable);
+    let counts = consume_with(&queue, ConsumerTracer::new("memory"), &executor).await;
+    assert_eq!((counts.acked, counts.dead_lettered), (3, 2));
+    let tracer = ProducerTracer::new("memory");
+    let message = || OutboundMessage::new("refused", SECRET, SECRET).business_key(SECRET).aggregate(SECRET);
+    let message = || message().header("x-card", SECRET).header("traceparent", SECRET);
+    assert!(tracer.publisher(Broker::default()).publish(&[message(), tracer.create(message())]).await[0].is_err());
+    let spans = traces.ended();
+    assert!(spans.len() > 10, "{}", spans.len());
+    let shown = format!("{spans:?}");
+    assert!(!shown.contains("4111-1111"), "{shown}");
 }

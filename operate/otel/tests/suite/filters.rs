@@ -1,5 +1,5 @@
 //! Filters of levels, and processes without a layer of OpenTelemetry.
-use idempotent_core::{Executor, MemoryStore, Outcome, Policy, Tracing};
+use idempotent_core::{Outcome, Policy};
 use idempotent_mq::{MemoryQueue, OutboundMessage, Publish};
 use idempotent_otel::{ConsumerTracer, ProducerTracer, RunTracer};
 use idempotent_testkit::VirtualClock;
@@ -9,14 +9,14 @@ use tracing::level_filters::LevelFilter;
 
 use crate::world::{
     Broker, Traces, attribute, consume, consume_with, delivery, executor, header, id, links, runs, service_span, store,
-    traceparent,
+    traced, traceparent,
 };
 
 #[tokio::test]
 async fn at_level_info_the_span_of_the_delivery_has_the_links_and_the_outcome() {
     let traces = Traces::with(LevelFilter::INFO, Sampler::AlwaysOn);
     let queue = MemoryQueue::new("orders");
-    let executor = Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build().unwrap();
+    let executor = traced();
     for _ in 0..2 {
         queue.send_delivery(delivery("m-1", "done"));
         let _ = consume_with(&queue, ConsumerTracer::new("memory"), &executor).await;

@@ -2,13 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 mod consumer;
 mod conventions;
-mod delay_table;
 mod filters;
 mod malformed;
 mod outbox;
 mod redis;
 mod rest;
 mod runs;
-mod secrets;
-mod takeover;
 mod world;

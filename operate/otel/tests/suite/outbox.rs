@@ -1,15 +1,18 @@
-//! The trace context on its way through an outbox on SQLite and its relay.
+//! The trace context on its way through an outbox or a delay table on SQLite.
 use std::sync::Arc;
+use std::time::Duration;
 
-use idempotent_mq::{OutboundMessage, Publish};
-use idempotent_otel::ProducerTracer;
-use idempotent_sqlx::{Enqueued, Outbox, Relay};
+use idempotent_core::{Executor, MemoryStore};
+use idempotent_mq::{Consumer, KeyFrom, Message, Messages, OutboundMessage, Publish};
+use idempotent_otel::{ConsumerTracer, ProducerTracer};
+use idempotent_sqlx::{DelayTable, Enqueued, Outbox, Relay, ScheduledTask};
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use sqlx::Sqlite;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use sqlx::sqlite::SqlitePool;
+use tokio::sync::Notify;
 use tracing::Instrument;
 
-use crate::world::{Broker, Traces, attribute, header, id, links, service_span, traceparent};
+use crate::world::{Broker, Traces, attribute, database, header, id, links, service_span, traceparent};
 
 struct World {
     traces: Traces,
@@ -23,9 +26,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let traces = Traces::start();
-        let folder = tempfile::tempdir().unwrap();
-        let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
-        let pool = SqlitePool::connect_with(options).await.unwrap();
+        let (folder, pool) = database().await;
         let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
         let (broker, tracer) = (Broker::default(), ProducerTracer::new("rabbitmq"));
         Self { traces, pool, outbox, broker, tracer, _folder: folder }
@@ -126,4 +127,35 @@ async fn a_message_without_context_gets_one_when_it_is_sent() {
     assert_eq!(links(&world.traces.one("send payments"))[0].0, id(&create));
     assert_eq!(header(&world.broker.taken()[0], "traceparent").unwrap(), traceparent(&create));
     assert!(!publisher.delays());
+}
+
+#[tokio::test]
+async fn due_work_belongs_to_the_trace_that_scheduled_it() {
+    let traces = Traces::start();
+    let (_folder, pool) = database().await;
+    let table = DelayTable::builder(pool).create(true).open().await.unwrap();
+    let request = service_span("request");
+    let headers = request.in_scope(|| ProducerTracer::new("sqlite").headers("reminders"));
+    drop(request);
+    let task = ScheduledTask::after("order-17", Duration::ZERO, "17");
+    let task = headers.into_iter().fold(task, |task, (name, value)| task.header(name, value));
+    table.put(&task).await.unwrap();
+
+    let done = Arc::new(Notify::new());
+    let ran = done.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
+        ran.notify_one();
+        async { Ok::<_, &str>(()) }
+    });
+    let executor = Executor::new(MemoryStore::new());
+    let consumer = Consumer::builder(table.source(), "reminders", &executor)
+        .observer(ConsumerTracer::new("sqlite"))
+        .build(handling)
+        .unwrap();
+    consumer.run(async move { done.notified().await }).await.unwrap();
+    let (request, create) = (traces.one("request"), traces.one("create reminders"));
+    let process = traces.arrives("process idempotent_delay").await;
+    assert_eq!(process.parent_span_id, id(&create));
+    assert_eq!(links(&process), [(id(&create), String::new())]);
+    assert_eq!(process.span_context.trace_id(), request.span_context.trace_id());
 }

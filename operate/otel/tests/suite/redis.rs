@@ -11,10 +11,9 @@ use idempotent_redis::{DelayProducer, DelayQueue, DelaySource, RedisStore};
 use idempotent_redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
 use idempotent_sqlx::{Outbox, Relay};
 use opentelemetry_sdk::trace::SpanData;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tracing::Instrument;
 
-use crate::world::{Traces, attribute, id, links, service_span};
+use crate::world::{Traces, attribute, database, id, links, service_span};
 
 /// Limit for events that are certain to happen.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -48,9 +47,7 @@ fn process_spans(traces: &Traces, name: &str) -> Vec<SpanData> {
 async fn a_trace_goes_on_over_an_outbox_a_stream_and_a_delay_queue() {
     let traces = Traces::start();
     let server = RedisServer::start();
-    let folder = tempfile::tempdir().unwrap();
-    let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
-    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let (_folder, pool) = database().await;
     let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
     let streams = ProducerTracer::new("redis_streams");
     let transaction = async {

@@ -4,22 +4,19 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use idempotent_core::{Executor, MemoryStore, Tracing};
-use idempotent_otel::RunTracer;
 use idempotent_tower::{IdempotencyLayer, Principal, RequestBody};
 use opentelemetry::trace::{SpanKind, Status};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Instrument;
 
-use crate::world::{Traces, attribute, id, links};
+use crate::world::{Traces, attribute, id, links, traced};
 
 type Body = Full<Bytes>;
 
 #[tokio::test]
 async fn a_request_keeps_its_server_span_and_a_replay_links_to_the_first_request() {
     let traces = Traces::start();
-    let executor = Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build().unwrap();
-    let layer = IdempotencyLayer::new(executor, Principal::none());
+    let layer = IdempotencyLayer::new(traced(), Principal::none());
     let handler = |request: Request<RequestBody<Body>>| async move {
         let handled = async move { request.into_body().collect().await.unwrap().to_bytes() };
         let body = handled.instrument(tracing::info_span!(target: "service", "handler")).await;

@@ -1,5 +1,7 @@
 //! Outcomes of runs, and links from duplicates to the first run.
-use idempotent_core::{Outcome, Policy, Rejection};
+use std::time::Duration;
+
+use idempotent_core::{Executor, Outcome, Policy, Rejection};
 use idempotent_otel::RunTracer;
 use idempotent_testkit::VirtualClock;
 use opentelemetry::trace::Status;
@@ -9,6 +11,13 @@ use tracing::level_filters::LevelFilter;
 
 use crate::world::{Traces, attribute, executor, id, links, runs, store};
 
+/// Returns traces, and an executor on a virtual clock whose runs are traced.
+fn start(policy: Policy) -> (Traces, VirtualClock, Executor) {
+    let (traces, clock) = (Traces::start(), VirtualClock::new());
+    let executor = executor(store(&clock), &clock, policy, RunTracer::new());
+    (traces, clock, executor)
+}
+
 /// Returns the span of the run inside of the application's span with this name.
 fn run_in(traces: &Traces, name: &str) -> SpanData {
     let outer = traces.one(name);
@@ -17,8 +26,7 @@ fn run_in(traces: &Traces, name: &str) -> SpanData {
 
 #[tokio::test]
 async fn a_duplicate_links_to_the_run_that_consumed_its_key() {
-    let (traces, clock) = (Traces::start(), VirtualClock::new());
-    let executor = executor(store(&clock), &clock, Policy::new(), RunTracer::new());
+    let (traces, _, executor) = start(Policy::new());
     assert_eq!(runs(&executor, "first", "k", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&executor, "other key", "l", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&executor, "second", "k", async { Ok(2) }).await, Outcome::Replayed);
@@ -41,11 +49,10 @@ async fn a_duplicate_links_to_the_run_that_consumed_its_key() {
 
 #[tokio::test]
 async fn a_retry_replaces_the_failed_run_as_the_target_of_links() {
-    let (traces, clock) = (Traces::start(), VirtualClock::new());
-    let executor = executor(store(&clock), &clock, Policy::new(), RunTracer::new());
+    let (traces, clock, executor) = start(Policy::new());
     let fails = async { Err(Rejection::LeaseLost) };
     assert!(matches!(runs(&executor, "fails", "k", fails).await, Outcome::Released { .. }));
-    clock.advance(std::time::Duration::from_secs(3_600)).await;
+    clock.advance(Duration::from_secs(3_600)).await;
     assert_eq!(runs(&executor, "retry", "k", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&executor, "duplicate", "k", async { Ok(1) }).await, Outcome::Replayed);
     let (failed, retry) = (run_in(&traces, "fails"), run_in(&traces, "retry"));
@@ -55,8 +62,7 @@ async fn a_retry_replaces_the_failed_run_as_the_target_of_links() {
 
 #[tokio::test]
 async fn a_duplicate_of_a_run_in_flight_links_to_it() {
-    let (traces, clock) = (Traces::start(), VirtualClock::new());
-    let executor = executor(store(&clock), &clock, Policy::new(), RunTracer::new());
+    let (traces, _, executor) = start(Policy::new());
     let (began, begins) = oneshot::channel();
     let (end, ends) = oneshot::channel::<()>();
     let slow = async move {
@@ -77,8 +83,7 @@ async fn a_duplicate_of_a_run_in_flight_links_to_it() {
 
 #[tokio::test]
 async fn a_delivery_of_a_dead_key_links_to_its_last_run() {
-    let (traces, clock) = (Traces::start(), VirtualClock::new());
-    let executor = executor(store(&clock), &clock, Policy::new().max_retries(0), RunTracer::new());
+    let (traces, _, executor) = start(Policy::new().max_retries(0));
     let fails = async { Err(Rejection::LeaseLost) };
     assert!(matches!(runs(&executor, "last", "k", fails).await, Outcome::Dead { .. }));
     assert!(matches!(runs(&executor, "again", "k", async { Ok(1) }).await, Outcome::Dead { .. }));
@@ -95,7 +100,7 @@ async fn a_run_of_another_process_is_not_linked_and_a_stale_one_never() {
     let other = executor(store, &clock, Policy::new(), RunTracer::new());
     // The failed run of this process is the last one that it knows of.
     let _ = runs(&one, "failed here", "k", async { Err(Rejection::LeaseLost) }).await;
-    clock.advance(std::time::Duration::from_secs(3_600)).await;
+    clock.advance(Duration::from_secs(3_600)).await;
     assert_eq!(runs(&other, "ran there", "k", async { Ok(1) }).await, Outcome::Ran);
     assert_eq!(runs(&one, "duplicate here", "k", async { Ok(1) }).await, Outcome::Replayed);
     assert_eq!(runs(&other, "duplicate there", "k", async { Ok(1) }).await, Outcome::Replayed);
@@ -139,4 +144,25 @@ async fn without_recent_runs_and_without_sampling_nothing_is_linked() {
     let on = Traces::start();
     assert_eq!(runs(&sampled, "second", "k", async { Ok(1) }).await, Outcome::Replayed);
     assert!(links(&run_in(&on, "second")).is_empty(), "a link to a span that no exporter has seen");
+}
+
+#[tokio::test]
+async fn a_takeover_links_to_the_previous_owner_and_a_duplicate_to_the_new_one() {
+    let (traces, clock, executor) = start(Policy::new());
+    let (began, begins) = oneshot::channel();
+    let hangs = async move {
+        began.send(()).unwrap();
+        std::future::pending().await
+    };
+    tokio::select! {
+        _ = runs(&executor, "dropped", "k", hangs) => panic!("it hangs"),
+        begun = begins => begun.unwrap(),
+    }
+    clock.advance(Duration::from_secs(3_600)).await;
+    assert_eq!(runs(&executor, "takes over", "k", async { Ok(1) }).await, Outcome::Ran);
+    assert_eq!(runs(&executor, "duplicate", "k", async { Ok(1) }).await, Outcome::Replayed);
+    let (dropped, owner) = (run_in(&traces, "dropped"), run_in(&traces, "takes over"));
+    assert_eq!(attribute(&dropped, "idempotent.outcome").unwrap(), "abandoned");
+    assert_eq!(links(&owner), [(id(&dropped), "previous_owner".to_owned())]);
+    assert_eq!(links(&run_in(&traces, "duplicate")), [(id(&owner), "first_run".to_owned())]);
 }

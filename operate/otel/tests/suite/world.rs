@@ -16,6 +16,7 @@ use idempotent_otel::{ConsumerTracer, RunTracer};
 use idempotent_testkit::VirtualClock;
 use opentelemetry::trace::{SpanId, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, Sampler, SdkTracerProvider, SpanData};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, Span};
 use tracing_subscriber::filter::Targets;
@@ -131,8 +132,19 @@ where
 
 /// Consumes all messages of the queue with a handler that answers by the body.
 pub async fn consume(queue: &MemoryQueue, tracer: ConsumerTracer) -> ConsumerCounts {
-    let executor = Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build().unwrap();
-    consume_with(queue, tracer, &executor).await
+    consume_with(queue, tracer, &traced()).await
+}
+
+/// Returns an executor on a memory store, whose runs are traced.
+pub fn traced() -> Executor {
+    Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build().unwrap()
+}
+
+/// Returns a new database in SQLite, with its folder.
+pub async fn database() -> (tempfile::TempDir, SqlitePool) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
+    (folder, SqlitePool::connect_with(options).await.unwrap())
 }
 
 pub async fn consume_with(queue: &MemoryQueue, tracer: ConsumerTracer, executor: &Executor) -> ConsumerCounts {

@@ -1,6 +1,6 @@
 //! Connections: keep-alive, unread bodies, pipelining, and other protocols.
 use actix_web::http::StatusCode;
-use actix_web::{App, HttpResponse, HttpServer, web};
+use actix_web::{HttpResponse, web};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use idempotent_actix_web::IdempotencyMiddleware;
@@ -140,19 +140,9 @@ async fn a_stream_reaches_its_client_as_it_arrives() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_over_http2_run_once() {
-    let (shop, once) = (Shop::default(), IdempotencyMiddleware::new(layer()));
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let services = routes(&shop);
-    let server = HttpServer::new(move || App::new().wrap(once.clone()).configure(services.clone()))
-        .workers(1)
-        .disable_signals()
-        .listen_auto_h2c(listener)
-        .unwrap()
-        .run();
-    let _server = Server { address, handle: server.handle() };
-    tokio::spawn(server);
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let shop = Shop::default();
+    let server = Server::around(IdempotencyMiddleware::new(layer()), routes(&shop));
+    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
     let mut ask = async |key: Option<&str>, body: &'static str| {

@@ -1,6 +1,6 @@
 //! The middleware around applications, scopes, resources and routes, and inside itself.
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
-use actix_web::{App, HttpServer, web};
+use actix_web::{App, web};
 use http::HeaderName;
 use idempotent_actix_web::IdempotencyMiddleware;
 use idempotent_core::{Executor, MemoryStore};
@@ -18,19 +18,8 @@ async fn runs_once(server: &Server, key: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_middleware_wraps_an_application() {
-    let (shop, once) = (Shop::default(), IdempotencyMiddleware::new(layer()));
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let services = routes(&shop);
-    let server = HttpServer::new(move || App::new().wrap(once.clone()).configure(services.clone()))
-        .workers(1)
-        .disable_signals()
-        .listen(listener)
-        .unwrap()
-        .run();
-    let handle = server.handle();
-    tokio::spawn(server);
-    runs_once(&Server { address, handle }, "a").await;
+    let once = IdempotencyMiddleware::new(layer());
+    runs_once(&Server::around(once, routes(&Shop::default())), "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

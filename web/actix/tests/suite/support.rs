@@ -37,6 +37,20 @@ impl Server {
         })
     }
 
+    /// Starts a server of an application inside the middleware, which also accepts HTTP/2 without TLS.
+    pub(crate) fn around(
+        once: IdempotencyMiddleware,
+        services: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
+    ) -> Self {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = HttpServer::new(move || App::new().wrap(once.clone()).configure(services.clone()));
+        let server = server.workers(1).disable_signals().listen_auto_h2c(listener).unwrap().run();
+        let handle = server.handle();
+        tokio::spawn(server);
+        Self { address, handle }
+    }
+
     /// Starts a server of these services.
     pub(crate) fn of(workers: usize, services: impl Fn(&mut ServiceConfig) + Clone + Send + 'static) -> Self {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();

@@ -6,7 +6,6 @@ mod interruptions;
 mod key_metadata;
 mod other_layers;
 mod passed_calls;
-mod problem_codes;
 mod problems;
 mod replays;
 mod setup_errors;

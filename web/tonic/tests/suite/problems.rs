@@ -1,10 +1,12 @@
-//! The statuses of refused calls.
+//! The statuses of refused calls, and the tables of problems and codes.
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_testkit::{FaultStore, VirtualClock};
-use idempotent_tower::Principal;
+use idempotent_tonic::{GrpcLayer, problem_code};
+use idempotent_tower::{Principal, ProblemKind};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -54,11 +56,17 @@ async fn a_panic_is_internal() {
     expect(&world.pay("a", "panic").await.unwrap_err(), Code::Internal, "HANDLER_PANICKED", false);
 }
 
-#[tokio::test]
-async fn nothing_runs_while_the_store_is_unavailable() {
+/// Starts a server whose store can be unavailable.
+async fn with_faults(set: impl FnOnce(GrpcLayer) -> GrpcLayer) -> (FaultStore, World) {
     let clock = VirtualClock::new();
     let store = FaultStore::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), &clock);
-    let world = World::of(Executor::new(store.clone()), Principal::none(), |layer| layer).await;
+    let world = World::of(Executor::new(store.clone()), Principal::none(), set).await;
+    (store, world)
+}
+
+#[tokio::test]
+async fn nothing_runs_while_the_store_is_unavailable() {
+    let (store, world) = with_faults(|layer| layer).await;
     store.down();
     expect(&world.pay("a", "tea").await.unwrap_err(), Code::Unavailable, "STORE_UNAVAILABLE", true);
     assert_eq!(world.shop.runs(), 0);
@@ -68,9 +76,7 @@ async fn nothing_runs_while_the_store_is_unavailable() {
 
 #[tokio::test]
 async fn a_method_runs_without_protection_if_the_layer_fails_open() {
-    let clock = VirtualClock::new();
-    let store = FaultStore::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), &clock);
-    let world = World::of(Executor::new(store.clone()), Principal::none(), |layer| layer.fail_open(true)).await;
+    let (store, world) = with_faults(|layer| layer.fail_open(true)).await;
     store.down();
     for run in 1..=2 {
         assert_eq!(world.pay("a", "tea").await.unwrap().get_ref().run, run);
@@ -82,4 +88,33 @@ async fn a_draining_executor_refuses_calls() {
     let world = World::new().await;
     world.executor.drain(Duration::ZERO).await;
     expect(&world.pay("a", "tea").await.unwrap_err(), Code::Unavailable, "DRAINING", true);
+}
+
+/// Returns the code of a name in the tables, such as INVALID_ARGUMENT.
+fn code(name: &str) -> Option<Code> {
+    let is_named = |code: &Code| format!("{code:?}").to_ascii_uppercase() == name.replace('_', "");
+    (0..=16).map(Code::from).find(is_named)
+}
+
+/// Returns the rows of the table in a text, as pairs of a problem and its code.
+fn rows(text: &str) -> HashMap<&str, Code> {
+    let mut all = HashMap::new();
+    for row in text.lines().filter_map(|line| line.trim_start_matches("///").trim().strip_prefix("| `")) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let Some(code) = cells.get(1).and_then(|cell| code(cell)) else { continue };
+        all.extend(cells[0].split(", ").map(|kind| (kind.trim_matches('`'), code)));
+    }
+    all
+}
+
+#[test]
+fn each_problem_has_the_code_of_the_tables() {
+    for text in [include_str!("../../src/problem_status.rs"), include_str!("../../../../guides/grpc.md")] {
+        let mut rows = rows(text);
+        for kind in ProblemKind::ALL {
+            assert_ne!(problem_code(kind), Code::Unknown, "{kind:?}");
+            assert_eq!(rows.remove(kind.code()), Some(problem_code(kind)), "{kind:?}");
+        }
+        assert!(rows.is_empty(), "{rows:?}");
+    }
 }

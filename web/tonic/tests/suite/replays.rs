@@ -4,7 +4,7 @@ use idempotent_tower::ResponseRules;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Response, Status};
 
-use crate::support::{Payment, Receipt, World, is_replay, payment, with_key};
+use crate::support::{Payment, Receipt, World, is_replay, paid, payment, with_key};
 
 /// Returns the run and whether the response is a replay.
 fn run(response: Result<Response<Receipt>, Status>) -> (u32, bool) {
@@ -124,10 +124,8 @@ async fn a_large_response_reaches_its_caller_and_its_duplicate_learns_of_the_com
 /// Sends a payment that is compressed by gzip.
 async fn compressed(world: &World, order: &str) -> Result<Response<Receipt>, Status> {
     let gzip = CompressionEncoding::Gzip;
-    let mut client = world.client().send_compressed(gzip).accept_compressed(gzip);
-    client.ready().await.unwrap();
-    let path = http::uri::PathAndQuery::from_static("/shop.Orders/Pay");
-    client.unary(with_key("a", payment(order)), path, tonic_prost::ProstCodec::default()).await
+    let client = world.client().await.send_compressed(gzip).accept_compressed(gzip);
+    paid(client, with_key("a", payment(order))).await
 }
 
 #[tokio::test]

@@ -17,16 +17,14 @@ async fn passing() -> (World, VirtualClock) {
 
 /// Sends messages to the client-streaming method.
 async fn upload(world: &World, messages: Vec<Payment>) -> Result<Response<Receipt>, Status> {
-    let mut client = world.client();
-    client.ready().await.unwrap();
+    let mut client = world.client().await;
     let path = PathAndQuery::from_static("/shop.Orders/Upload");
     client.client_streaming(with_key("a", stream::iter(messages)), path, ProstCodec::default()).await
 }
 
 /// Calls the server-streaming method.
 async fn watch(world: &World, order: &str) -> Result<Streaming<Receipt>, Status> {
-    let mut client = world.client();
-    client.ready().await.unwrap();
+    let mut client = world.client().await;
     let path = PathAndQuery::from_static("/shop.Orders/Watch");
     let call = client.server_streaming(with_key("a", payment(order)), path, ProstCodec::default());
     call.await.map(Response::into_inner)
@@ -41,8 +39,7 @@ async fn chat(
     if let Some(first) = first {
         send.send(first).await.unwrap();
     }
-    let mut client = world.client();
-    client.ready().await.unwrap();
+    let mut client = world.client().await;
     let path = PathAndQuery::from_static("/shop.Orders/Chat");
     let call = client.streaming(with_key("a", ReceiverStream::new(messages)), path, ProstCodec::default());
     let response = call.await;
@@ -191,8 +188,7 @@ async fn an_open_streaming_response_reaches_its_caller() {
 #[tokio::test]
 async fn an_endless_request_is_refused_after_its_first_message() {
     let world = World::new().await;
-    let mut client = world.client();
-    client.ready().await.unwrap();
+    let mut client = world.client().await;
     let path = PathAndQuery::from_static("/shop.Orders/Upload");
     let endless = stream::repeat(payment("tea"));
     refused(client.client_streaming::<_, _, Receipt, _>(with_key("a", endless), path, ProstCodec::default()).await);

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
+use tonic::client::Grpc;
 use tonic::codec::CompressionEncoding;
 use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -203,8 +204,10 @@ impl World {
     }
 
     /// Returns a client for one call.
-    pub(crate) fn client(&self) -> tonic::client::Grpc<Channel> {
-        tonic::client::Grpc::new(self.channel.clone())
+    pub(crate) async fn client(&self) -> Grpc<Channel> {
+        let mut client = Grpc::new(self.channel.clone());
+        client.ready().await.unwrap();
+        client
     }
 
     /// Pays an order with this key.
@@ -213,18 +216,13 @@ impl World {
     }
 
     pub(crate) async fn send(&self, request: Request<Payment>) -> Result<Response<Receipt>, Status> {
-        let mut client = self.client();
-        client.ready().await.unwrap();
-        client.unary(request, PathAndQuery::from_static("/shop.Orders/Pay"), ProstCodec::default()).await
+        paid(self.client().await, request).await
     }
 
     /// Starts a payment in a task, which pays after the gate is open.
     pub(crate) async fn hold(&self, key: &str) -> tokio::task::JoinHandle<Result<Response<Receipt>, Status>> {
-        let (mut client, request, before) = (self.client(), with_key(key, payment("hold")), self.shop.runs());
-        let call = tokio::spawn(async move {
-            client.ready().await.unwrap();
-            client.unary(request, PathAndQuery::from_static("/shop.Orders/Pay"), ProstCodec::default()).await
-        });
+        let before = self.shop.runs();
+        let call = tokio::spawn(paid(self.client().await, with_key(key, payment("hold"))));
         until(|| self.shop.runs() > before).await;
         call
     }
@@ -254,6 +252,11 @@ impl World {
         let headers = [&[("content-type", "application/grpc")], headers].concat();
         self.raw("/shop.Orders/Pay", &headers, TEA).await
     }
+}
+
+/// Calls the unary method.
+pub(crate) async fn paid(mut client: Grpc<Channel>, request: Request<Payment>) -> Result<Response<Receipt>, Status> {
+    client.unary(request, PathAndQuery::from_static("/shop.Orders/Pay"), ProstCodec::default()).await
 }
 
 /// A gRPC body of the message `Payment { order: "tea" }`.

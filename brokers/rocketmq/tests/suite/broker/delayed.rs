@@ -168,7 +168,10 @@ async fn work_that_cannot_be_scheduled_is_an_error_by_what_is_known() {
     assert!(no_key.to_string().contains("id, business key or tag: empty"), "{no_key}");
     let unreachable = Proxy::start("127.0.0.1:1").await;
     unreachable.refuse();
-    let publisher = RocketPublisher::builder(format!("rocketmq://{}", unreachable.address())).give_up_after(ms(1_000)).build().unwrap();
+    let publisher = RocketPublisher::builder(format!("rocketmq://{}", unreachable.address()))
+        .give_up_after(ms(1_000))
+        .build()
+        .unwrap();
     let not_applied = RocketDelay::new(publisher, "limits").schedule("order-17", now(), b"17").await.unwrap_err();
     assert_eq!(not_applied.kind(), DelayErrorKind::NotApplied, "{not_applied}");
 }

@@ -64,7 +64,8 @@ async fn a_message_is_not_sent_without_a_name_server() {
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let second = std::time::Duration::from_secs(1);
-    let publisher = RocketPublisher::builder(format!("rocketmq://{}", nothing.address())).give_up_after(second).build().unwrap();
+    let publisher =
+        RocketPublisher::builder(format!("rocketmq://{}", nothing.address())).give_up_after(second).build().unwrap();
     let error = publisher.publish(&OutboundMessage::new("orders", "m", "b")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::Unsent, "{error}");
 }

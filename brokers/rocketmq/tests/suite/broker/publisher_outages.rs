@@ -50,8 +50,7 @@ async fn without_a_broker_all_messages_are_unsent_within_the_time_of_one_and_wit
     assert!(kinds(&results).iter().all(|kind| *kind == Some(Kind::Unsent)), "{results:?}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // A publisher that has never reached the broker.
-    let late =
-        RocketPublisher::builder(world.server.url()).give_up_after(Duration::from_secs(2)).build().unwrap();
+    let late = RocketPublisher::builder(world.server.url()).give_up_after(Duration::from_secs(2)).build().unwrap();
     let results = publish(&late, &many).await;
     assert!(kinds(&results).iter().all(|kind| *kind == Some(Kind::Unsent)), "{results:?}");
     world.blocking(RocketServer::restart).await;

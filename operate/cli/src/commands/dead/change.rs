@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use idempotent::mq::{Redrive, RedriveSummary};
 use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver, escaped};
 
-use super::super::{open, open_for_writing};
+use super::super::{check_writable, open, open_for_writing};
 use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, PutBackOptions, RedriveArguments};
 use crate::confirm::confirm;
 use crate::failure::Failure;
@@ -36,7 +36,9 @@ pub(super) async fn redrive(
     queue: &mut Queue,
     stop: &StopRequest,
 ) -> anyhow::Result<()> {
-    check_writable(global, &arguments.change)?;
+    if !arguments.change.dry_run {
+        check_writable(global)?;
+    }
     let mut redrive = Redrive::new();
     if let Some(rate) = NonZeroU32::new(arguments.rate) {
         redrive = redrive.rate(rate);
@@ -67,17 +69,12 @@ pub(super) async fn discard(
     queue: &mut Queue,
     stop: &StopRequest,
 ) -> anyhow::Result<()> {
-    check_writable(global, &arguments.change)?;
+    if !arguments.change.dry_run {
+        check_writable(global)?;
+    }
     let selection = select(arguments.filter.filter(), arguments.limit, &[], queue).await?;
     let redrive = Redrive::new().limit(arguments.limit.map_or(u64::MAX, u64::from));
     change(global, LetterChange::Discard, (redrive, &selection), &arguments.change, (queue, stop)).await
-}
-
-fn check_writable(global: &GlobalOptions, options: &ChangeOptions) -> Result<(), Failure> {
-    match global.read_only && !options.dry_run {
-        true => Err(Failure::Refused("--read-only forbids this command".into())),
-        false => Ok(()),
-    }
 }
 
 /// Describes the letters that a command changes.

@@ -1,7 +1,7 @@
 //! Arguments that are refused before anything is read.
 use std::fs;
 
-use crate::dead::command::run;
+use crate::support::run_without_store as run;
 
 #[test]
 fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
@@ -24,13 +24,14 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (vec!["list", "--name", "orders"], 2, "set IDEMPOTENT_QUEUE, or pass --queue URL"),
         (vec!["list", "--queue", "amqp://localhost"], 2, "--name <NAME>"),
         (vec!["list", "--queue", "amqp://localhost", "--name", ""], 2, "a value is required for '--name <NAME>'"),
-        (queue("http://u:s3cret@localhost"), 2, "unknown scheme; use amqp://HOST/VHOST"),
+        (queue("http://u:s3cret@localhost"), 2, "unknown scheme; use amqp://USER:PASSWORD@HOST:PORT/VHOST"),
         (queue("sqlite:/no/such/file"), 5, "the file `/no/such/file` is missing"),
         (queue("postgres://u:s3cret@127.0.0.1:1/shop"), 7, "Connection refused"),
         (queue("mysql://u:s3cret@127.0.0.1:99999/shop"), 2, "cannot be read"),
         (vec!["list", "--queue", "sqlite:x", "--name", "x\"; drop"], 2, "is no name of a table"),
         (queue("tiered:postgres://u:s3cret@localhost|redis://localhost"), 2, "unknown scheme"),
-        (queue("s3cret"), 2, "unknown scheme; use amqp://HOST/VHOST"),
+        (queue("ampq://localhost"), 2, "unknown scheme; did you mean `amqp`?"),
+        (queue("s3cret"), 2, "unknown scheme; use amqp://USER:PASSWORD@HOST:PORT/VHOST"),
         (queue("redis://:s3cret@localhost"), 2, "use redis+stream:// or redis+delay://"),
         (queue("amqp://u:s3cret@local host"), 2, "use `amqp://USER:PASSWORD@HOST:PORT/VHOST`"),
         (queue("redis+stream://u:s3cret@local host:x"), 2, "use `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"),
@@ -38,6 +39,14 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (queue("redis+stream://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:99999"), 5, "99999"),
+        (queue("nats://127.0.0.1:1"), 7, "connecting"),
+        (queue("pgmq://app@127.0.0.1:1/shop"), 7, "opening the queue"),
+        #[cfg(feature = "kafka")]
+        (queue("kafka://127.0.0.1:1"), 7, "connecting"),
+        #[cfg(feature = "sqs")]
+        (queue("sqs://eu-west-1?endpoint=http://127.0.0.1:1"), 7, "opening the queue"),
+        #[cfg(feature = "sqs")]
+        (queue("sqs://127.0.0.1:5000"), 2, "use `sqs://REGION`"),
         (queue("rocketmq://localhost:9876"), 2, without_group),
         ([queue("amqp://localhost"), vec!["--limit", "0"]].concat(), 2, "1..=10000"),
         ([queue("amqp://localhost"), vec!["--died-before", "yesterday"]].concat(), 2, "2026-11-22T06:00:00Z"),

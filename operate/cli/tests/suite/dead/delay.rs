@@ -2,10 +2,9 @@
 use std::time::Duration;
 
 use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
-use idempotent::mq::{Settlement, Source};
 use idempotent_harness::servers::RedisServer;
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, bury, comes_back};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_delay_queue_are_listed_shown_put_back_and_removed() {
@@ -21,12 +20,10 @@ async fn letters_of_a_delay_queue_are_listed_shown_put_back_and_removed() {
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--namespace", "shop"] };
     assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
     let one = ["--message-id", "m-2", "--limit", "1", "--reason", "again", "--yes"];
     assert_eq!(site.dead("redrive", &one).lines()[1]["put_back"], 1);
-    is_back(&next(&mut source).await.0, BODIES[2]);
+    comes_back(&mut source, BODIES[2]).await;
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 
     for (number, body) in BODIES.iter().enumerate() {

@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use idempotent::delay::{DelayDb, DelayTable, DelayTableSource, ScheduledTask};
-use idempotent::mq::{DeadLetters, Settlement, Source};
-use idempotent::sqlx::{MySqlPool, PgPool, Pool, SqlitePool};
+use idempotent::mq::DeadLetters;
+use idempotent::sqlx::{MySqlPool, PgPool, Pool};
 use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, bury, comes_back};
+use crate::support::sqlite_pool;
 
 /// Writes the letters, each with the id `PREFIX-NUMBER`.
 async fn write<Db: DelayDb>(table: &DelayTable<Db>, source: &mut DelayTableSource<Db>, prefix: &str) {
@@ -27,9 +28,7 @@ async fn are_listed_redriven_and_removed<Db: DelayDb>(pool: Pool<Db>, url: &str)
     write(&table, &mut source, "m").await;
     assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
     let rest = ["--limit", "9", "--reason", "why", "--yes"];
     assert_eq!(site.dead("discard", &rest).lines().last().unwrap()["discarded"], 2);
     write(&table, &mut source, "n").await;
@@ -40,17 +39,13 @@ async fn are_listed_redriven_and_removed<Db: DelayDb>(pool: Pool<Db>, url: &str)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_delay_table_in_sqlite_are_listed_redriven_and_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
-    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    let (_folder, url, pool) = sqlite_pool().await;
     are_listed_redriven_and_removed(pool, &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_command_prints_its_progress_unless_it_is_quiet() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
-    let pool = SqlitePool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+    let (_folder, url, pool) = sqlite_pool().await;
     let table = DelayTable::builder(pool).table("limits").create(true).open().await.unwrap();
     let mut source = table.source();
     for number in 0..201 {

@@ -1,9 +1,9 @@
 //! Dead letters of RabbitMQ queues.
-use idempotent::mq::{DeadLetters, OutboundMessage, Settlement, Source};
+use idempotent::mq::DeadLetters;
 use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::RabbitServer;
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, comes_back, write_letters};
 
 /// Waits until this number of letters is ready. A finished command returns its letters a moment later.
 pub(crate) async fn are_ready(url: &str, letters: u64) {
@@ -14,15 +14,10 @@ pub(crate) async fn are_ready(url: &str, letters: u64) {
 
 /// Declares a queue with three dead letters.
 pub(crate) async fn letters(url: &str, queue: Queue) -> RabbitSource {
-    let source = RabbitSource::builder(url, queue).build().unwrap();
+    let mut source = RabbitSource::builder(url, queue).build().unwrap();
     source.declare().await.unwrap();
     let publisher = RabbitPublisher::builder(url).build().unwrap();
-    let mut source = source;
-    for (number, body) in BODIES.iter().enumerate() {
-        let message = OutboundMessage::new("orders", format!("m-{number}"), *body).header("trace", *b"secret");
-        publisher.publish(&message).await.unwrap();
-        bury(&mut source, REASONS[number], None).await;
-    }
+    write_letters(&mut source, &publisher, "orders").await;
     source
 }
 
@@ -35,15 +30,13 @@ async fn letters_of_a_rabbitmq_queue_are_listed_shown_and_put_back() {
     assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     are_ready(&url, 3).await;
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
 
     are_ready(&url, 2).await;
     let one = ["--message-id", "m-2", "--limit", "1", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
     let done = site.dead("redrive", &one);
     assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
-    is_back(&next(&mut source).await.0, BODIES[2]);
+    comes_back(&mut source, BODIES[2]).await;
     are_ready(&url, 1).await;
 }
 
@@ -72,8 +65,7 @@ async fn letters_are_put_back_into_a_named_queue_which_the_audit_log_names() {
 async fn letters_of_a_rabbitmq_queue_are_removed() {
     let server = RabbitServer::start();
     let url = server.url();
-    let source = letters(&url, Queue::classic("orders")).await;
-    drop(source);
+    drop(letters(&url, Queue::classic("orders")).await);
     are_ready(&url, 3).await;
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     site.is_discarded();

@@ -1,7 +1,7 @@
 //! Dead letters of Redis Streams.
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idempotent::mq::{Settlement, Source};
 use idempotent::redis_streams::{StartPosition, StreamsSource};
 use idempotent::store::{
     Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind, Settled, StateKind,
@@ -9,7 +9,8 @@ use idempotent::store::{
 use idempotent::{Identity, Key, RedisStore, Scene, Store};
 use idempotent_harness::servers::RedisServer;
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, bury, comes_back};
+use crate::support::{Ran, command_without_store, ran};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -54,9 +55,7 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     let site = Site { queue: &["--queue", &queue, "--name", "orders"] };
     site.is_listed();
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
 
     let state = async |at: usize| store.peek(&keys[at]).await.unwrap().unwrap().state.kind();
     let letters = site.dead("list", &["--cause", "stock"]).lines();
@@ -68,27 +67,37 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(done[0]["outcome"], "done, the key can be claimed");
     let states = [state(0).await, state(1).await, state(2).await];
     assert_eq!(states, [StateKind::Dead, StateKind::Dead, StateKind::Vacant]);
-    is_back(&next(&mut source).await.0, BODIES[2]);
+    comes_back(&mut source, BODIES[2]).await;
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
+}
+
+/// Starts a server with the stream `orders`. Returns it with the URL of its queues.
+fn with_stream() -> (RedisServer, String) {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    (server, url)
+}
+
+/// Writes a dead letter with a body, a reason and a number of deaths. `key` is the number in its id.
+fn write_letter(server: &RedisServer, stream: &str, body: &str, (reason, key, deaths): (&str, &str, &str)) {
+    let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{key}");
+    let names = ["reason", "id", "attempts", "first-at", "last-at", "deaths"].map(|name| format!("idempotent-{name}"));
+    let fields = names.iter().map(String::as_str).zip([reason, &id, "17", "1", "2", deaths]);
+    let fields = fields.flat_map(|(name, value)| [name, value]);
+    server.command(&["XADD", stream, "*", "body", body].into_iter().chain(fields).collect::<Vec<_>>());
 }
 
 /// Writes dead letters of the stream `orders`.
 fn write_letters(server: &RedisServer, count: usize) {
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
     for number in 0..count {
-        let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{number}");
-        let fields = ["reason", REASONS[number % 3], "id", &id, "attempts", "17", "first-at", "1", "last-at", "2"];
-        let fields = fields.chunks(2).flat_map(|field| [format!("idempotent-{}", field[0]), field[1].to_owned()]);
-        let fields: Vec<String> = fields.chain(["idempotent-deaths".into(), "1".into()]).collect();
-        let command = ["XADD", "orders:dead", "*"].into_iter().chain(fields.iter().map(String::as_str));
-        server.command(&command.collect::<Vec<_>>());
+        write_letter(server, "orders:dead", "", (REASONS[number % 3], &number.to_string(), "1"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_stream_are_removed() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let (server, url) = with_stream();
     write_letters(&server, 3);
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     site.is_discarded();
@@ -99,17 +108,9 @@ async fn letters_of_a_stream_are_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_letters_of_one_message_exactly_the_named_one_is_removed() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    let (server, url) = with_stream();
     for (body, deaths) in [("1", "1"), ("1", "2"), ("2", "1")] {
-        let names =
-            ["reason", "id", "attempts", "first-at", "last-at", "deaths"].map(|name| format!("idempotent-{name}"));
-        let key = "idempotent:mq:orders:{Pv_mJFCxQoKrWCJDVdincw}:7";
-        let values = ["no stock", key, "17", "1", "2", deaths];
-        let fields = names.iter().map(String::as_str).zip(values).flat_map(|(name, value)| [name, value]);
-        let letter = ["XADD", "orders:dead", "*", "body", body].into_iter().chain(fields);
-        server.command(&letter.collect::<Vec<_>>());
+        write_letter(&server, "orders:dead", body, ("no stock", "7", deaths));
     }
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     let ids = || {
@@ -125,27 +126,28 @@ async fn of_two_letters_of_one_message_exactly_the_named_one_is_removed() {
 }
 
 /// Starts a change of letters, waits until it has changed the first one, and sends a signal.
-fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (crate::dead::command::Run, usize) {
+fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (Ran, usize) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let arguments = [&["dead"], arguments, site.queue, &["--reason", "why", "--yes", "--audit", path]].concat();
-    let child = crate::dead::command::spawn(&arguments);
+    let mut command = command_without_store(&arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let results = || std::fs::read_to_string(path).unwrap().matches("\"outcome\":\"done\"").count();
     while results() == 0 {
         std::thread::yield_now();
     }
-    let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+    let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
     assert!(sent.unwrap().success());
-    (crate::dead::command::finished(child.wait_with_output().unwrap()), results())
+    (ran(child.wait_with_output().unwrap()), results())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_a_change_after_the_current_letter_with_its_summary() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let (server, url) = with_stream();
     let site = Site { queue: &["--queue", &url, "--name", "orders"] };
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
-        server.command(&["FLUSHALL"]);
+        server.command(&["DEL", "orders", "orders:dead"]);
+        server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
         // At one letter per second, the command would need ten minutes.
         write_letters(&server, 600);
         let (ended, results) = interrupted(&site, signal, &["redrive", "--limit", "600", "--rate", "1"]);
@@ -161,15 +163,9 @@ async fn a_signal_ends_a_change_after_the_current_letter_with_its_summary() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_died_often_stays_and_a_bad_stream_is_named() {
-    let server = RedisServer::start();
-    let url = server.url().replacen("redis://", "redis+stream://", 1);
-    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    let (server, url) = with_stream();
     for deaths in ["3", "4"] {
-        let mark = |name: &str| format!("idempotent-{name}");
-        let names = ["reason", "attempts", "first-at", "last-at", "deaths"].map(mark);
-        let fields = names.iter().map(String::as_str).zip(["no stock", "17", "1", "2", deaths]);
-        let fields = fields.flat_map(|(name, value)| [name, value]);
-        server.command(&["XADD", "morgue", "*"].into_iter().chain(fields).collect::<Vec<_>>());
+        write_letter(&server, "morgue", "", ("no stock", "7", deaths));
     }
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--dead-stream", "morgue"] };
     let redrive = |more: &[&str]| {

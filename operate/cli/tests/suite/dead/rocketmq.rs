@@ -1,11 +1,11 @@
 //! Dead letters of RocketMQ groups.
 use std::time::Duration;
 
-use idempotent::mq::{DeadLetters, OutboundMessage, Settlement, Source};
+use idempotent::mq::DeadLetters;
 use idempotent::rocketmq::{RocketDeadLetters, RocketPublisher, RocketSource};
 use idempotent_harness::servers::RocketServer;
 
-use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+use crate::dead::site::{BODIES, REASONS, Site, comes_back, write_letters};
 
 /// Starts a server with three dead letters of the topic `orders` and the group `billing`.
 async fn server_with_letters() -> (RocketServer, RocketSource) {
@@ -13,11 +13,7 @@ async fn server_with_letters() -> (RocketServer, RocketSource) {
     let mut source = RocketSource::builder(server.url(), "orders", "billing").build().unwrap();
     source.declare(1).await.unwrap();
     let publisher = RocketPublisher::builder(server.url()).build().unwrap();
-    for (number, body) in BODIES.iter().enumerate() {
-        let message = OutboundMessage::new("orders", format!("m-{number}"), *body).header("trace", *b"secret");
-        publisher.publish(&message).await.unwrap();
-        bury(&mut source, REASONS[number], None).await;
-    }
+    write_letters(&mut source, &publisher, "orders").await;
     are_there(&server, 3).await;
     (server, source)
 }
@@ -37,16 +33,12 @@ async fn letters_of_a_rocketmq_group_are_listed_shown_put_back_and_removed() {
     let site = Site { queue: &["--queue", &url, "--name", "orders", "--group", "billing"] };
     assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
     site.is_redriven();
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[0]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[0]).await;
 
     let one = ["--message-id", "m-2", "--limit", "1", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
     let done = site.dead("redrive", &one);
     assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
-    let (delivery, tag) = next(&mut source).await;
-    is_back(&delivery, BODIES[2]);
-    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    comes_back(&mut source, BODIES[2]).await;
     are_there(&server, 1).await;
     assert_eq!(site.reasons(&[]), [REASONS[1]], "the skipped letter was copied");
     let removed =

@@ -3,10 +3,10 @@ use std::fs;
 use std::time::Duration;
 
 use idempotent::Timestamp;
-use idempotent::mq::{DeadLetter, Delivery, Received, Settlement, Source};
+use idempotent::mq::{DeadLetter, Delivery, OutboundMessage, Publish, Received, Settlement, Source};
 use serde_json::Value;
 
-use crate::dead::command::run;
+use crate::support::{Ran, run_without_store};
 
 /// Returns the next delivery.
 pub(crate) async fn next<S: Source>(source: &mut S) -> (Delivery, S::Tag) {
@@ -29,6 +29,24 @@ pub(crate) async fn bury<S: Source>(source: &mut S, reason: &'static str, id: Op
     source.settler().settle(&delivery, &tag, &Settlement::DeadLetter(letter)).await.unwrap();
 }
 
+/// Publishes the three messages to a topic, and dead-letters each.
+pub(crate) async fn write_letters<S: Source>(source: &mut S, publisher: &impl Publish, topic: &str) {
+    for (number, body) in BODIES.iter().enumerate() {
+        let message = OutboundMessage::new(topic, format!("m-{number}"), *body).header("trace", *b"secret");
+        publisher.publish(&[message]).await.remove(0).unwrap();
+        bury(source, REASONS[number], None).await;
+    }
+}
+
+/// Takes a message that was put back. Checks its body, its header, its first attempt and its deaths.
+pub(crate) async fn comes_back<S: Source>(source: &mut S, body: &[u8]) {
+    let (delivery, tag) = next(source).await;
+    assert_eq!(delivery.body, body);
+    assert_eq!(delivery.headers.first("trace"), Some(&b"secret"[..]));
+    assert_eq!((delivery.attempt, delivery.deaths), (Some(1), 1));
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+}
+
 /// Three dead letters of a queue: two of `no stock`, and between them one of `no customer`.
 pub(crate) struct Site<'a> {
     /// The options that name the queue.
@@ -41,8 +59,8 @@ pub(crate) const BODIES: [&[u8]; 3] = [b"{\"n\": 1}", b"{\"n\": 2}\x1b[2J\xff", 
 pub(crate) const REASONS: [&str; 3] = ["no stock", "no customer\u{1b}[2J", "no stock at all"];
 
 impl Site<'_> {
-    pub(crate) fn dead(&self, command: &str, more: &[&str]) -> crate::dead::command::Run {
-        run(&[&["dead", command], self.queue, more].concat())
+    pub(crate) fn dead(&self, command: &str, more: &[&str]) -> Ran {
+        run_without_store(&[&["dead", command], self.queue, more].concat())
     }
 
     /// Returns the reasons of the letters in the list.
@@ -106,9 +124,7 @@ impl Site<'_> {
         assert!(subject.starts_with("at most 1 of 3 dead letters, cause stock"), "{subject}");
         assert_eq!((&entries[0]["id"], &entries[0]["by"]), (&entries[1]["id"], &"tester".into()));
     }
-}
 
-impl Site<'_> {
     /// Removes the second one of three letters, and leaves the others.
     pub(crate) fn is_discarded(&self) {
         let letters = self.dead("list", &[]).lines();
@@ -144,11 +160,4 @@ impl Site<'_> {
             discard(&["--id", ids[1], more]).fails(4, &format!("no dead letter has the id `{}`", ids[1]));
         }
     }
-}
-
-/// Checks a message that was put back: its body, its header, its first attempt and its deaths.
-pub(crate) fn is_back(delivery: &Delivery, body: &[u8]) {
-    assert_eq!(delivery.body, body);
-    assert_eq!(delivery.headers.first("trace"), Some(&b"secret"[..]));
-    assert_eq!((delivery.attempt, delivery.deaths), (Some(1), 1));
 }

@@ -1,9 +1,9 @@
 //! The plans in the guide `capacity`, compared with the output of the program.
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
-use crate::support::{bare, ran};
+use crate::handbook::incident::shell;
+use crate::support::ran;
 
 /// Returns the guide with the output of each command in its console blocks, and the number of commands.
 fn with_outputs(guide: &str) -> (String, usize) {
@@ -28,12 +28,7 @@ fn with_outputs(guide: &str) -> (String, usize) {
 /// Runs a command as on a terminal, and returns its output.
 fn output(command: &str) -> String {
     assert!(command.starts_with("idempotent plan "), "{command}");
-    let program = Path::new(env!("CARGO_BIN_EXE_idempotent"));
-    let path = std::env::var("PATH").unwrap();
-    let mut shell = bare("sh");
-    shell.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
-    shell.env("IDEMPOTENT_OUTPUT", "table").stdin(Stdio::null()).args(["-c", command]);
-    let ran = ran(shell.output().unwrap());
+    let ran = ran(shell(command).env("IDEMPOTENT_OUTPUT", "table").output().unwrap());
     assert_eq!(ran.code, 0, "{command}: {ran:?}");
     ran.out
 }
@@ -51,13 +46,4 @@ fn the_plans_of_the_guide_are_those_of_the_program() {
         printed, guide,
         "`GUIDE=overwrite cargo test -p idempotent-cli -- plans_of_the_guide` writes the outputs"
     );
-}
-
-#[test]
-fn an_old_output_is_replaced_and_other_blocks_are_kept() {
-    let guide =
-        "Text\n```console\n$ idempotent plan --rate 1/s --retention 1h\nold\n```\n```text\n$ other\nkept\n```\n";
-    let (printed, commands) = with_outputs(guide);
-    assert_eq!(commands, 1);
-    assert!(printed.contains("load   1 new keys/s") && printed.contains("$ other\nkept\n") && !printed.contains("old"));
 }

@@ -4,16 +4,17 @@ use std::time::Duration;
 use idempotent::delay_queue::{DelayMessage, DelayQueue};
 use idempotent::rabbitmq::Queue;
 use idempotent::reply::DefaultReply;
-use idempotent::{Call, Executor, Handler, Identity, Json, Rejection, Scene};
+use idempotent::{Call, Executor, Handler, Identity, Json, Outcome, Rejection, Scene};
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 use tempfile::TempDir;
 
 use crate::dead::rabbitmq::{are_ready, letters};
 use crate::handbook::flows::stalled_outbox;
 use crate::handbook::incident::Incident;
+use crate::handbook::keys::run;
 use crate::order;
 use crate::sqlite::{damage, file};
-use crate::support::{done, key};
+use crate::support::{done, key, sqlite_url};
 
 /// Sets the store to a file with a record in each state.
 async fn records(incident: &mut Incident) -> (TempDir, String) {
@@ -32,11 +33,9 @@ pub(crate) async fn first(incident: &mut Incident) {
 }
 
 pub(crate) async fn searched(incident: &mut Incident) {
-    let (folder, url) = records(incident).await;
+    let (_folder, url) = records(incident).await;
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
-    let call = Call::new(Identity::new(Scene::Mq, "orders", "4711"));
-    let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(1));
-    executor.run(call, handler).await.unwrap();
+    assert_eq!(run(&executor, 500, "4711").await, Some(Outcome::Ran));
     let lost = key("lost");
     assert_eq!(incident.shows("idempotent list --orphaned", &[]), "");
     incident.shows("idempotent inspect --scope orders --part 4711", &["\"state\":\"consumed\"", &key("4711")]);
@@ -44,7 +43,7 @@ pub(crate) async fn searched(incident: &mut Incident) {
     incident.shows("idempotent count --state failed,dead --scope orders", &["\"dead\":1", "\"failed\":1"]);
     let recent = "idempotent list --state failed,dead,vacant --newer-than 1h";
     incident.shows(recent, &[&key("poison"), &lost]);
-    damage(&folder).await;
+    damage(&url).await;
     incident.shows("idempotent list --state unreadable", &[&lost, "\"reason\""]);
 }
 
@@ -102,8 +101,7 @@ pub(crate) async fn outboxes_and_delays(incident: &mut Incident) {
 }
 
 pub(crate) async fn waiting_streams(incident: &mut Incident) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let store = idempotent::connect(&url).await.unwrap();
     order::fill(&store).await;
     let later = Call::new(Identity::new(Scene::Mq, "parcels", "4711")).after("4710");
@@ -140,8 +138,7 @@ pub(crate) async fn planned(incident: &mut Incident) {
     incident.ends(budget, 6, &["`masters>8`: masters is"]);
     let server = RedisServer::start();
     let store = idempotent::connect(server.url()).await.unwrap();
-    let handler = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<_, Rejection>(()));
-    Executor::new(store).run(Call::new(Identity::new(Scene::Mq, "orders", "4711")), handler).await.unwrap();
+    assert_eq!(run(&Executor::new(store), 500, "4711").await, Some(Outcome::Ran));
     incident.value("redis://localhost", server.url());
     incident.shows("idempotent plan --from redis://localhost --retention 7d", &["sampled records"]);
 }

@@ -10,6 +10,7 @@ use idempotent_harness::servers::RedisServer;
 use tempfile::TempDir;
 
 use crate::handbook::incident::Incident;
+use crate::support::sqlite_url;
 
 /// Calls an entry of the account `acc-4`.
 async fn enter(executor: &Executor, number: u64, fails: bool) -> Option<Outcome> {
@@ -24,8 +25,7 @@ async fn enter(executor: &Executor, number: u64, fails: bool) -> Option<Outcome>
 
 /// The first entry of an account has failed, so the second one waits.
 pub(crate) async fn held_stream(incident: &mut Incident) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
     enter(&executor, 1, true).await;
     assert!(matches!(enter(&executor, 2, false).await, Some(Outcome::Held { .. })));

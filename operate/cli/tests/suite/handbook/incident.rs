@@ -1,6 +1,7 @@
 //! The run of a section's commands on a prepared incident.
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::handbook::guide::sections;
 use crate::support::{Ran, bare, ran};
@@ -48,12 +49,7 @@ impl Incident {
         self.run.insert(command.to_owned());
         let fill = |text: String, (placeholder, value): &(&str, String)| text.replace(placeholder, value);
         let line = self.values.iter().fold(command.to_owned(), fill);
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_idempotent"));
-        let path = std::env::var("PATH").unwrap();
-        let mut shell = bare("sh");
-        shell.env("PATH", format!("{}:{path}", program.parent().unwrap().display())).env("USER", "ann");
-        shell.envs(&self.environment).stdin(Stdio::null()).args(["-c", &format!("{line}{more}")]);
-        ran(shell.output().unwrap())
+        ran(shell(&format!("{line}{more}")).env("USER", "ann").envs(&self.environment).output().unwrap())
     }
 
     /// Runs a command of the section, and asserts its exit code and that its output contains each text. Returns all that the
@@ -101,12 +97,12 @@ impl Incident {
     }
 }
 
-#[test]
-fn a_command_without_an_incident_is_missing_and_an_unknown_command_is_refused() {
-    let guide = "## A\n```console\n$ idempotent --version\n```\nThen `idempotent list`.\n";
-    let mut incident = Incident::of(guide, "A");
-    incident.shows("idempotent --version", &["idempotent 0."]);
-    assert_eq!(incident.missing(), ["idempotent list"]);
-    let unknown = std::panic::catch_unwind(move || incident.try_with("idempotent count", "").code);
-    assert!(unknown.is_err());
+/// Returns a shell that runs a line with the program in its path.
+pub(crate) fn shell(line: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_idempotent"));
+    let path = std::env::var("PATH").unwrap();
+    let mut shell = bare("sh");
+    shell.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
+    shell.stdin(Stdio::null()).args(["-c", line]);
+    shell
 }

@@ -10,7 +10,7 @@ use idempotent_harness::servers::RedisServer;
 use crate::handbook::incident::Incident;
 use crate::handbook::letters::Service;
 use crate::sqlite::{damage, file};
-use crate::support::key;
+use crate::support::{key, sqlite_url};
 
 /// Claims an order for 30 s, as a worker that is then killed.
 pub(crate) async fn claim(store: &Arc<dyn Store>, order: &str) {
@@ -27,11 +27,17 @@ pub(crate) async fn claim(store: &Arc<dyn Store>, order: &str) {
     assert!(matches!(store.claim(&request).await.unwrap(), Claim::Acquired(_)));
 }
 
-/// A worker was killed two minutes ago, and another one runs.
-pub(crate) async fn stuck(incident: &mut Incident) {
+/// Sets the store to a Redis server whose clock the incident shifts.
+async fn with_clock(incident: &mut Incident) -> (RedisServer, Arc<dyn Store>) {
     let server = RedisServer::builder().faketime().start();
     let store = idempotent::connect(server.url()).await.unwrap();
     incident.set("IDEMPOTENT_STORE", server.url());
+    (server, store)
+}
+
+/// A worker was killed two minutes ago, and another one runs.
+pub(crate) async fn stuck(incident: &mut Incident) {
+    let (server, store) = with_clock(incident).await;
     claim(&store, "gone").await;
     server.shift_clock(120.0);
     claim(&store, "running").await;
@@ -55,8 +61,7 @@ pub(crate) async fn run(executor: &Executor, cents: u64, order: &str) -> Option<
 
 /// A producer has used a key for two payloads.
 pub(crate) async fn mismatch(incident: &mut Incident) {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let (_folder, url) = sqlite_url();
     let executor = Executor::new(idempotent::connect(&url).await.unwrap());
     assert_eq!(run(&executor, 500, "4711").await, Some(Outcome::Ran));
     assert_eq!(run(&executor, 700, "4711").await, Some(Outcome::Mismatch));
@@ -67,8 +72,8 @@ pub(crate) async fn mismatch(incident: &mut Incident) {
 
 /// Another program has written into a record.
 pub(crate) async fn unreadable(incident: &mut Incident) {
-    let (folder, url) = file().await;
-    damage(&folder).await;
+    let (_folder, url) = file().await;
+    damage(&url).await;
     incident.set("IDEMPOTENT_STORE", url);
     incident.shows("idempotent list --state unreadable", &[&key("lost"), "field `fencing`"]);
     incident.key(&key("lost"));
@@ -77,9 +82,7 @@ pub(crate) async fn unreadable(incident: &mut Incident) {
 
 /// A worker lost its lease, and another one has run the key.
 pub(crate) async fn lease_lost(incident: &mut Incident) {
-    let server = RedisServer::builder().faketime().start();
-    let store = idempotent::connect(server.url()).await.unwrap();
-    incident.set("IDEMPOTENT_STORE", server.url());
+    let (server, store) = with_clock(incident).await;
     claim(&store, "4711").await;
     incident.shows("idempotent doctor", &["\"check\":\"orphans\""]);
     incident.key(&key("4711"));
@@ -97,9 +100,7 @@ fn fencing(shown: &str) -> u64 {
 
 /// A handler ran, and its worker was killed before it recorded the result.
 pub(crate) async fn unrecorded(incident: &mut Incident) {
-    let server = RedisServer::builder().faketime().start();
-    let store = idempotent::connect(server.url()).await.unwrap();
-    incident.set("IDEMPOTENT_STORE", server.url());
+    let (server, store) = with_clock(incident).await;
     claim(&store, "4711").await;
     incident.key(&key("4711"));
     incident.shows("idempotent inspect KEY", &["\"state\":\"consuming\"", "\"attempt\":1"]);
@@ -129,9 +130,7 @@ pub(crate) async fn repeated(incident: &mut Incident) {
 
 /// A message returns after the retention of its key.
 pub(crate) async fn forgotten_too_early(incident: &mut Incident) {
-    let server = RedisServer::builder().faketime().start();
-    let store = idempotent::connect(server.url()).await.unwrap();
-    incident.set("IDEMPOTENT_STORE", server.url());
+    let (server, store) = with_clock(incident).await;
     assert_eq!(run(&Executor::new(store), 500, "4711").await, Some(Outcome::Ran));
     let inspect = "idempotent inspect --scope orders --part 4711";
     incident.shows(inspect, &["\"state\":\"consumed\"", "\"expires_in_ms\":"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use idempotent::Store;
-use idempotent_console::{Access, ConsoleBuilder, TokenList};
+use idempotent_console::{Access, TokenList};
 use idempotent_harness::webdriver::{Element, WebDriver};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -14,10 +14,8 @@ use crate::site::{Site, store};
 
 /// The hash of the token `secret`.
 const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
-/// The hash of the token `other`.
-const OTHER: &str = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
 
-/// A console on a loopback port, with the administrators `ann` (token `secret`) and `bob` (token `other`).
+/// A console on a loopback port, with the administrator `ann`, whose token is `secret`.
 pub(crate) struct Served {
     pub(crate) site: Site,
     pub(crate) address: SocketAddr,
@@ -26,18 +24,14 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start() -> Self {
-        Self::with(|| store(2, 3), |builder| builder)
+        Self::with(|| store(2, 3))
     }
 
-    pub(crate) fn with<F: Future<Output = Arc<dyn Store>>>(
-        store: impl FnOnce() -> F,
-        change: impl FnOnce(ConsoleBuilder) -> ConsoleBuilder,
-    ) -> Self {
+    pub(crate) fn with<F: Future<Output = Arc<dyn Store>>>(store: impl FnOnce() -> F) -> Self {
         let runtime = Runtime::new().unwrap();
-        let users = TokenList::parse(&format!("ann:admin:{SECRET}\nbob:admin:{OTHER}")).unwrap();
+        let users = TokenList::parse(&format!("ann:admin:{SECRET}")).unwrap();
         let (site, address) = runtime.block_on(async {
-            let site =
-                Site::with(store().await, |builder| change(builder).access(Access::tokens(users)).secure_cookie(false));
+            let site = Site::with(store().await, |builder| builder.access(Access::tokens(users)).secure_cookie(false));
             let site = site.await;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -53,13 +47,13 @@ impl Served {
     }
 
     /// Opens a browser and logs in.
-    pub(crate) fn visitor(&self, token: &str, flags: &[&str]) -> Visitor {
+    pub(crate) fn visitor(&self, flags: &[&str]) -> Visitor {
         let visitor = Visitor {
             driver: WebDriver::start_with(flags),
             base: format!("http://{}/admin/idempotent/", self.address),
         };
         visitor.go("login");
-        visitor.find("#access_token").fill(token);
+        visitor.find("#access_token").fill("secret");
         visitor.click("form button");
         visitor.until_text("h1", "Overview");
         visitor

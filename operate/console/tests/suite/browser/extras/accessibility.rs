@@ -27,7 +27,7 @@ fn violations(visitor: &Visitor, axe: &str) -> Value {
 fn no_page_violates_a_rule_in_light_and_dark_on_narrow_and_wide_screens() {
     let (served, axe) = (Served::start(), axe());
     for width in [320, 1280] {
-        let visitor = served.visitor("secret", &[]);
+        let visitor = served.visitor(&[]);
         visitor.set_width(width);
         for theme in ["light", "dark"] {
             visitor.go(&format!("theme?set={theme}"));
@@ -55,7 +55,7 @@ fn no_page_violates_a_rule_in_light_and_dark_on_narrow_and_wide_screens() {
 #[test]
 fn the_keyboard_alone_forgets_a_key_and_the_focus_is_visible() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     let tab = |visitor: &Visitor| visitor.press_key("\u{e004}");
     // Chromium drops keys until it has drawn the first frame of a page, so the first keys may change nothing.

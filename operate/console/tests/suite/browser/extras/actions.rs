@@ -8,7 +8,7 @@ const NO_SCRIPTS: &str = "--blink-settings=scriptEnabled=false";
 fn a_dead_key_is_forgotten_and_audited_with_and_without_scripts() {
     for flags in [&[][..], &[NO_SCRIPTS]] {
         let served = Served::start();
-        let visitor = served.visitor("secret", flags);
+        let visitor = served.visitor(flags);
         visitor.click("nav a[href=dead]");
         visitor.until_text("caption", "3 keys");
         visitor.click("tbody th a");
@@ -28,7 +28,7 @@ fn a_dead_key_is_forgotten_and_audited_with_and_without_scripts() {
 #[test]
 fn a_double_click_changes_a_key_once() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     visitor.click("tbody input[name=entry]");
     visitor.plan("forget");
@@ -39,25 +39,9 @@ fn a_double_click_changes_a_key_once() {
 }
 
 #[test]
-fn of_two_operators_with_the_same_page_the_second_changes_nothing() {
-    let served = Served::start();
-    let visitors = [served.visitor("secret", &[]), served.visitor("other", &[])];
-    for visitor in &visitors {
-        visitor.go("dead");
-        visitor.click("tbody input[name=entry]");
-    }
-    visitors[0].act("forget");
-    visitors[1].act("forget");
-    assert!(visitors[0].text().contains("done"));
-    assert!(visitors[1].text().contains("changed: vacant"), "{}", visitors[1].text());
-    let by: Vec<_> = served.site.audited().into_iter().map(|(by, _, outcome)| (by, outcome)).collect();
-    assert_eq!(by, [("ann".into(), "done".into()), ("bob".into(), "changed: vacant".into())]);
-}
-
-#[test]
 fn dead_letters_are_redriven_and_discarded() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     for (action, letters, left) in [("redrive", "2 dead letters", 1), ("discard", "1 dead letter", 0)] {
         visitor.go("dead-letters");
         visitor.click("button[name=read]");
@@ -76,7 +60,7 @@ fn of_two_letters_of_one_message_exactly_the_selected_one_is_discarded() {
     let served = Served::start();
     // The letters m-1, m-2 and m-1 after another death.
     served.block_on(crate::site::bury(&served.site.queue, "m-1", "no stock"));
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead-letters?read=1");
     visitor.until_text("caption", "3 dead letters");
     for row in [2, 3] {
@@ -91,15 +75,4 @@ fn of_two_letters_of_one_message_exactly_the_selected_one_is_discarded() {
     visitor.go("audit");
     visitor.until_text("main", "3@9 of message m-1");
     assert_eq!(visitor.complaints(), Vec::<String>::new());
-}
-
-#[test]
-fn a_read_only_console_has_no_button_of_an_action() {
-    let served = Served::with(|| crate::site::store(1, 1), |builder| builder.read_only(true));
-    let visitor = served.visitor("secret", &[]);
-    for page in ["dead", "keys", "dead-letters?read=1"] {
-        visitor.go(page);
-        visitor.until_text("header", "read-only");
-        assert_eq!(visitor.script("return document.querySelectorAll('[name=action], [name=entry]').length"), 0);
-    }
 }

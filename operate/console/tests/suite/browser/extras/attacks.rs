@@ -9,7 +9,7 @@ use crate::browser::visitor::Served;
 #[test]
 fn hostile_texts_run_no_script_and_break_no_rule_of_the_policy() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     visitor.click("tbody input[name=entry]");
     visitor.plan("forget");
@@ -46,7 +46,7 @@ fn other_site(page: String) -> u16 {
 #[test]
 fn a_form_of_another_site_with_a_stolen_token_is_refused() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     let value = |name: &str| visitor.find(&format!("input[name={name}]")).get("property/value");
     let fields = [("token", value("token")), ("target", value("target")), ("entry", value("entry"))];

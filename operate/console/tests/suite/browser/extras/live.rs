@@ -6,7 +6,7 @@ use crate::browser::visitor::Served;
 #[test]
 fn a_listing_follows_the_store_until_it_is_paused() {
     let served = Served::start();
-    let visitor = served.visitor("secret", &[]);
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     visitor.until_text("caption", "3 keys");
     let keys = served.block_on(served.site.get_keys());
@@ -24,8 +24,8 @@ fn a_listing_follows_the_store_until_it_is_paused() {
 fn an_outage_of_the_store_is_shown_and_ends_without_a_reload() {
     let server = RedisServer::start();
     let url = server.url().to_owned();
-    let served = Served::with(|| async move { idempotent::connect(url).await.unwrap() }, |builder| builder);
-    let visitor = served.visitor("secret", &[]);
+    let served = Served::with(|| async move { idempotent::connect(url).await.unwrap() });
+    let visitor = served.visitor(&[]);
     visitor.go("dead");
     visitor.script("window.isTheSamePage = true");
     server.pause();
