@@ -12,7 +12,7 @@
 //! | 2, 4: deliveries | `a_body_arrives_unchanged`, `headers_arrive_unchanged`, `repeated_headers_arrive_in_order` |
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
 //! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_postponed_delivery_is_the_same_attempt` |
-//! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history`, `a_discarded_dead_letter_never_returns` |
+//! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history`, `a_discarded_dead_letter_never_returns`, `two_redrives_at_once_put_each_letter_back_once`, `letters_that_were_read_are_there_after_their_handle_is_closed` |
 //! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
 //! | delays | `a_retry_is_delivered_after_its_delay_and_never_before` |
 //! | returning deliveries | `a_returned_delivery_is_redelivered_unchanged`, `the_attempts_of_a_retry_survive_a_return`, `closing_returns_undelivered_messages` |
@@ -32,7 +32,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DelaySupport, Headers, Source};
+use idempotent_mq::{DeadLetter, DeadLetters, DelaySupport, Headers, Source};
 
 pub use self::list::{Law, all};
 use crate::conformance::{Threads, limit};
@@ -69,23 +69,18 @@ pub trait Broker: Send + Sync + 'static {
         )
     }
 
-    /// Returns all dead letters that were not [put back](Self::put_back), in any order: id, body and headers without
+    /// Returns all dead letters that were neither put back nor removed, in any order: id, body and headers without
     /// the adapter's marks, and the content of these marks.
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)>;
 
-    /// Puts all dead letters back into the queue unchanged, including their marks, like an operator.
-    async fn put_back(&self);
-
-    /// Removes the dead letter of the message with this id for good, like an operator.
+    /// Returns a new handle to the dead letters, like that of an operator in another process.
     ///
     /// # Default
-    /// Panics. Leave out the law `a_discarded_dead_letter_never_returns` if the adapter has no
-    /// [`DeadLetters`](idempotent_mq::DeadLetters).
+    /// Panics. Leave out the laws about letters that are put back, read or removed if the adapter has no [`DeadLetters`].
     #[allow(clippy::panic, reason = "a part of a test")]
-    async fn discard(&self, id: &str) {
+    fn letters(&self) -> Box<dyn DeadLetters> {
         panic!(
-            "`discard` is not implemented, so the dead letter of `{id}` stays: implement it, or leave out the law \
-             `a_discarded_dead_letter_never_returns` by `without:`"
+            "`letters` is not implemented: implement it, or leave out the laws about putting letters back by `without:`"
         )
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Clock, Executor, MemoryStore};
 use idempotent_mq::{
-    Consumer, DeadLetter, Delivery, KeyFrom, MemoryDeadLetters, MemoryQueue, MemorySource, Message, Messages,
-    OutboundMessage, Position, Publish, PublishErrorKind, Redrive, Schedule,
+    Consumer, DeadLetter, DeadLetters, Delivery, KeyFrom, MemoryDeadLetters, MemoryQueue, MemorySource, Message,
+    Messages, OutboundMessage, Position, Publish, PublishErrorKind, Schedule,
 };
 use idempotent_testkit::broker::{self, Broker, Limits};
 use idempotent_testkit::{VirtualClock, broker_conformance};
@@ -40,16 +40,8 @@ impl Broker for Subject {
         self.0.dead_letters().into_iter().map(message).collect()
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut MemoryDeadLetters::new(&self.0)).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
-        let discarded = discard.run(&mut MemoryDeadLetters::new(&self.0)).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(MemoryDeadLetters::new(&self.0))
     }
 
     async fn is_empty(&self) -> bool {

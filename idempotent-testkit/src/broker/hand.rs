@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idempotent_core::Timestamp;
 use idempotent_mq::{
-    DeadLetter, Delivery, Headers, Received, Retry, Settle, Settlement, Source, SourceError, SourceErrorKind,
+    DeadLetter, Delivery, Headers, Received, Redrive, Retry, Settle, Settlement, Source, SourceError, SourceErrorKind,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -132,6 +132,14 @@ pub(super) async fn aside<B: Broker>(broker: &B, letters: usize) -> Vec<(Message
     let found = found.await;
     assert_eq!(found.len(), letters, "too many dead letters");
     found
+}
+
+/// Puts all dead letters back, like an operator.
+pub(super) async fn put_back<B: Broker>(broker: &B) {
+    let mut letters = broker.letters();
+    let redriven = Redrive::new().run(&mut *letters).await;
+    assert!(redriven.failed.is_none() && redriven.unread == 0, "{redriven:?}");
+    letters.close().await;
 }
 
 pub(super) async fn within<B: Broker, F: Future>(broker: &B, what: &str, future: F) -> F::Output {

@@ -97,6 +97,8 @@ laws! { $
     a_dead_letter_states_reason_time_and_attempts
     a_redriven_dead_letter_is_a_first_attempt_with_its_history
     a_discarded_dead_letter_never_returns
+    two_redrives_at_once_put_each_letter_back_once
+    letters_that_were_read_are_there_after_their_handle_is_closed
     an_unreadable_message_is_dead_lettered_and_blocks_nothing
     a_returned_delivery_is_redelivered_unchanged
     the_attempts_of_a_retry_survive_a_return

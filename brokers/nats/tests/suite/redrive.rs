@@ -40,18 +40,6 @@ async fn a_message_is_dead_lettered_once_although_its_acknowledgement_was_lost()
 }
 
 #[tokio::test]
-async fn two_redrives_at_once_put_each_letter_back_once() {
-    let world = World::new().await;
-    world.bury(30).await;
-    let (mut one_operator, mut other) = (world.letters(), world.letters());
-    let redrive = Redrive::new();
-    let (first, second) = tokio::join!(redrive.run(&mut one_operator), redrive.run(&mut other));
-    assert!(first.failed.is_none() && second.failed.is_none(), "{first:?} {second:?}");
-    assert_eq!(world.letters().count().await.unwrap(), 0);
-    assert_eq!(world.open().await.0, 30, "{first:?} {second:?}");
-}
-
-#[tokio::test]
 async fn a_redrive_that_was_killed_between_its_steps_is_repeated_without_a_second_copy() {
     let world = World::new().await;
     world.bury(3).await;

@@ -53,18 +53,6 @@ async fn a_letter_has_the_jsonb_of_its_message_and_all_headers() {
 }
 
 #[tokio::test]
-async fn two_redrives_at_once_put_each_letter_back_once() {
-    let world = World::new().await;
-    world.bury(&["1"; 30]).await;
-    let (mut one_operator, mut other) = (world.letters(), world.letters());
-    let redrive = Redrive::new();
-    let (first, second) = tokio::join!(redrive.run(&mut one_operator), redrive.run(&mut other));
-    assert!(first.failed.is_none() && second.failed.is_none(), "{first:?} {second:?}");
-    assert_eq!(world.letters().count().await.unwrap(), 0);
-    assert_eq!((first.put_back + second.put_back, world.open().await), (30, 30), "{first:?} {second:?}");
-}
-
-#[tokio::test]
 async fn a_redriven_message_keeps_the_id_of_its_first_delivery() {
     let world = World::new().await;
     let mut source = world.source().await;

@@ -54,18 +54,6 @@ async fn a_letter_keeps_the_attributes_of_its_message_with_their_types() {
 }
 
 #[tokio::test]
-async fn two_redrives_at_once_put_each_letter_back_once() {
-    let world = World::new().await;
-    world.bury(&["1"; 24]).await;
-    let (mut one_operator, mut other) = (world.letters(), world.letters());
-    let redrive = Redrive::new();
-    let (first, second) = tokio::join!(redrive.run(&mut one_operator), redrive.run(&mut other));
-    assert!(first.failed.is_none() && second.failed.is_none(), "{first:?} {second:?}");
-    assert_eq!(world.numbers(&world.dead()).await, (0, 0));
-    assert_eq!((first.put_back + second.put_back, world.open().await), (24, 24), "{first:?} {second:?}");
-}
-
-#[tokio::test]
 async fn a_redriven_message_keeps_its_id_and_begins_again() {
     let world = World::new().await;
     let mut source = world.source().await;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::{RedisCluster, RedisServer};
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, StoredLetter};
+use idempotent_mq::{DeadLetter, DeadLetters, StoredLetter};
 use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::broker_conformance;
@@ -97,16 +97,8 @@ impl Broker for Queue {
         all
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&self.producer)).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
-        let discarded = discard.run(&mut DelayDeadLetters::new(&self.producer)).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(DelayDeadLetters::new(&self.producer))
     }
 
     async fn is_empty(&self) -> bool {

@@ -60,6 +60,18 @@ fn gated() -> (MessageHandler, Log, Arc<Notify>) {
     (handling, log, open)
 }
 
+/// Consumes until the queue is empty, and returns the ids of the messages that ran, in their order.
+pub(super) async fn each_run<B: Broker>(broker: &B, messages: usize) -> Vec<String> {
+    let (handling, log) = logged();
+    let running = start(broker, 2, 4, handling).await;
+    until(broker, "each message ran", async || (log.lock().unwrap().len() >= messages).then_some(())).await;
+    emptied(broker).await;
+    stop(broker, running).await;
+    let mut ids = log.lock().unwrap().clone();
+    ids.sort();
+    ids
+}
+
 pub async fn copies_of_one_message_run_once<B: Broker>(broker: &B) {
     let (handling, log) = logged();
     let running = start(broker, 2, 4, handling).await;

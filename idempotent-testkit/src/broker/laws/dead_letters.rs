@@ -1,11 +1,11 @@
 //! Laws about dead letters, redriving and removing them.
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Settlement};
-
+use idempotent_mq::{DeadLetter, Redrive, Settlement};
 use tokio::time::timeout;
 
-use super::super::hand::{FIRST_AT, Hand, PAUSE, as_sent, aside, by_name, retry, rich, until};
+use super::super::hand::{FIRST_AT, Hand, PAUSE, as_sent, aside, by_name, put_back, retry, rich, until, within};
 use super::super::{Broker, Message};
+use super::consumer::each_run;
 
 fn letter() -> DeadLetter {
     let mut letter = DeadLetter::because("no such customer: größe", Timestamp(FIRST_AT.0 + 9));
@@ -57,7 +57,7 @@ pub async fn a_redriven_dead_letter_is_a_first_attempt_with_its_history<B: Broke
     let held = hand.next().await;
     hand.done(held, Settlement::DeadLetter(letter())).await;
     aside(broker, 1).await;
-    broker.put_back().await;
+    put_back(broker).await;
     let back = hand.next().await;
     as_sent(&back.0, &sent);
     let marks = |held: &idempotent_mq::Delivery| (held.attempt, held.deaths, held.first_at);
@@ -73,18 +73,16 @@ pub async fn a_redriven_dead_letter_is_a_first_attempt_with_its_history<B: Broke
 
 pub async fn a_discarded_dead_letter_never_returns<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
-    let sent = ["first", "discarded", "last"];
-    for id in sent {
-        broker.publish(Message::new(id, "body")).await;
-        let held = hand.expect(id).await;
-        hand.done(held, Settlement::DeadLetter(letter())).await;
-    }
-    aside(broker, sent.len()).await;
-    broker.discard("discarded").await;
+    bury(broker, &mut hand, ["first", "discarded", "last"]).await;
+    let mut letters = broker.letters();
+    let discard = Redrive::new().only(|letter| letter.delivery.body == b"discarded").discarding();
+    let discarded = discard.run(&mut *letters).await;
+    assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    letters.close().await;
     let mut left: Vec<_> = aside(broker, 2).await.into_iter().map(|(message, _)| message.id).collect();
     left.sort();
     assert_eq!(left, ["first", "last"], "the other dead letters stay");
-    broker.put_back().await;
+    put_back(broker).await;
     let mut back = Vec::new();
     for _ in 0..2 {
         let held = hand.next().await;
@@ -95,6 +93,55 @@ pub async fn a_discarded_dead_letter_never_returns<B: Broker>(broker: &B) {
     assert_eq!(back, ["first", "last"], "the discarded one does not return");
     hand.leave_nothing(broker).await;
     aside(broker, 0).await;
+}
+
+/// Publishes messages with these ids as their bodies, and dead-letters them.
+async fn bury<B: Broker, const N: usize>(broker: &B, hand: &mut Hand<B>, ids: [&str; N]) {
+    for id in ids {
+        broker.publish(Message::new(id, id)).await;
+        let held = hand.expect(id).await;
+        hand.done(held, Settlement::DeadLetter(letter())).await;
+    }
+    aside(broker, N).await;
+}
+
+/// An adapter whose broker cannot move a letter in one step may put a copy with the same id back twice.
+pub async fn two_redrives_at_once_put_each_letter_back_once<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let ids = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    bury(broker, &mut hand, ids).await;
+    hand.close().await;
+    drop(hand);
+    let (mut first, mut second, redrive) = (broker.letters(), broker.letters(), Redrive::new());
+    let both = async { tokio::join!(redrive.run(&mut *first), redrive.run(&mut *second)) };
+    let (one, other) = within(broker, "two redrives", both).await;
+    assert!(one.failed.is_none() && other.failed.is_none(), "{one:?} {other:?}");
+    first.close().await;
+    second.close().await;
+    // A letter that one of them has read may be back only now.
+    put_back(broker).await;
+    aside(broker, 0).await;
+    let came = each_run(broker, ids.len()).await;
+    assert_eq!(came, ids, "each letter is put back as one message");
+}
+
+pub async fn letters_that_were_read_are_there_after_their_handle_is_closed<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    bury(broker, &mut hand, ["0", "1", "2"]).await;
+    for _ in 0..2 {
+        until(broker, "all letters are read", async || {
+            let mut letters = broker.letters();
+            let mut bodies = Vec::new();
+            while let Some(letter) = letters.next().await.unwrap() {
+                bodies.push(letter.delivery.body);
+            }
+            letters.close().await;
+            bodies.sort();
+            (bodies == [b"0", b"1", b"2"]).then_some(())
+        })
+        .await;
+    }
+    hand.leave_nothing(broker).await;
 }
 
 /// Allows two answers: the adapter dead-letters the message, or delivers the readable part, which a handler then rejects.

@@ -61,6 +61,8 @@ bugs! {
     DiscardDoesNothing: a_discarded_dead_letter_never_returns;
     DiscardTakesAllBefore: a_discarded_dead_letter_never_returns;
     DiscardPutsBack: a_discarded_dead_letter_never_returns;
+    GoneLetterPutBack: two_redrives_at_once_put_each_letter_back_once;
+    ReadLettersStayHidden: letters_that_were_read_are_there_after_their_handle_is_closed;
     GiveBackCounts: a_returned_delivery_is_redelivered_unchanged a_stopping_consumer_returns_waiting_deliveries;
     GiveBackAcks: a_returned_delivery_is_redelivered_unchanged a_stopping_consumer_returns_waiting_deliveries;
     GiveBackWaits: a_returned_delivery_is_redelivered_unchanged;

@@ -1,11 +1,13 @@
 //! A small broker in memory, on tokio's paused time: it delays, puts aside, and takes back what is not kept alive.
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Headers, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DeadLetter, DeadLetters, Delivery, Headers, LetterBox, Position, SourceError, SourceErrorKind, StoredLetter,
+};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -31,6 +33,8 @@ pub struct State {
     pub waiting: VecDeque<(Instant, Stored)>,
     pub held: Vec<Holding>,
     pub dead: Vec<(Stored, DeadLetter)>,
+    /// The ids of letters that a reader has and others do not see.
+    hidden: BTreeSet<String>,
     pub sessions: u32,
     /// The first session that is not closed.
     pub living: u32,
@@ -205,31 +209,8 @@ impl Broker for Simulated {
         state.dead.iter().map(|(stored, letter)| (stored.message.clone(), letter.clone())).collect()
     }
 
-    async fn put_back(&self) {
-        let dead = std::mem::take(&mut self.state().dead);
-        for (mut stored, letter) in dead {
-            if !self.has(Bug::AttemptOutlivesDeath) {
-                stored.attempt = 1;
-            }
-            (stored.first_at, stored.deaths) = (Some(letter.first_at), letter.deaths);
-            self.put(Duration::ZERO, stored);
-        }
-    }
-
-    async fn discard(&self, id: &str) {
-        let mut state = self.state();
-        let Some(at) = state.dead.iter().position(|(stored, _)| stored.message.id == id) else { return };
-        match self.bug {
-            Some(Bug::DiscardDoesNothing) => {}
-            Some(Bug::DiscardTakesAllBefore) => drop(state.dead.drain(..=at)),
-            _ => {
-                let (stored, _) = state.dead.remove(at);
-                drop(state);
-                if self.has(Bug::DiscardPutsBack) {
-                    self.put(Duration::ZERO, stored);
-                }
-            }
-        }
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(Letters { broker: self.clone(), seen: BTreeSet::new(), listed: None })
     }
 
     async fn is_empty(&self) -> bool {
@@ -249,5 +230,83 @@ impl Broker for Simulated {
         }
         drop(state);
         self.requeue(|_| true);
+    }
+}
+
+/// A handle to the dead letters. No two of them have the same message id.
+struct Letters {
+    broker: Simulated,
+    seen: BTreeSet<String>,
+    listed: Option<Stored>,
+}
+
+impl Letters {
+    /// Removes a letter. Returns whether it was there.
+    fn take(&self, letter: &Stored) -> Option<DeadLetter> {
+        let mut state = self.broker.state();
+        let at = state.dead.iter().position(|(stored, _)| stored.message.id == letter.message.id)?;
+        Some(state.dead.remove(at).1)
+    }
+}
+
+#[async_trait]
+impl LetterBox for Letters {
+    type Letter = Stored;
+
+    fn listed(&mut self) -> &mut Option<Stored> {
+        &mut self.listed
+    }
+
+    async fn number(&mut self) -> Result<u64, SourceError> {
+        let state = self.broker.state();
+        Ok((state.dead.len() - state.hidden.len()) as u64)
+    }
+
+    async fn fetch(&mut self) -> Result<Option<(StoredLetter, Stored)>, SourceError> {
+        tokio::task::yield_now().await;
+        let mut state = self.broker.state();
+        let is_new = |id: &String| !self.seen.contains(id) && !state.hidden.contains(id);
+        let Some((stored, letter)) = state.dead.iter().find(|(stored, _)| is_new(&stored.message.id)).cloned() else {
+            return Ok(None);
+        };
+        self.seen.insert(stored.message.id.clone());
+        if self.broker.has(Bug::ReadLettersStayHidden) {
+            state.hidden.insert(stored.message.id.clone());
+        }
+        let delivery = Delivery::new(Position::of("dead"), stored.message.body.clone()).id(stored.message.id.clone());
+        Ok(Some((StoredLetter::at(&stored.message.id, delivery, Some(letter)), stored)))
+    }
+
+    async fn revive(&mut self, letter: &Stored) -> Result<bool, SourceError> {
+        tokio::task::yield_now().await;
+        let mut stored = letter.clone();
+        match self.take(letter) {
+            Some(letter) => (stored.first_at, stored.deaths) = (Some(letter.first_at), letter.deaths),
+            None if self.broker.has(Bug::GoneLetterPutBack) => stored.message.id.push('\''),
+            None => return Ok(false),
+        }
+        if !self.broker.has(Bug::AttemptOutlivesDeath) {
+            stored.attempt = 1;
+        }
+        self.broker.put(Duration::ZERO, stored);
+        Ok(true)
+    }
+
+    async fn remove(&mut self, letter: &Stored) -> Result<bool, SourceError> {
+        match self.broker.bug {
+            Some(Bug::DiscardDoesNothing) => {}
+            Some(Bug::DiscardTakesAllBefore) => {
+                let mut state = self.broker.state();
+                let at = state.dead.iter().position(|(stored, _)| stored.message.id == letter.message.id);
+                drop(state.dead.drain(..=at.unwrap_or_default()));
+            }
+            _ => {
+                self.take(letter);
+                if self.broker.has(Bug::DiscardPutsBack) {
+                    self.broker.put(Duration::ZERO, letter.clone());
+                }
+            }
+        }
+        Ok(true)
     }
 }

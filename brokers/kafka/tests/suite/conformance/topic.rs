@@ -7,7 +7,7 @@ use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::KafkaServer;
 use idempotent_kafka::{KafkaDeadLetters, KafkaSource};
-use idempotent_mq::{DeadLetter, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -68,10 +68,6 @@ impl Topic {
         let mut config = self.config();
         config.set("group.id", GROUP);
         config.set("enable.auto.commit", "false").set("enable.partition.eof", "true").create().unwrap()
-    }
-
-    fn letters(&self) -> KafkaDeadLetters {
-        KafkaDeadLetters::new(format!("kafka://{}", self.between.address()), "orders")
     }
 
     /// Returns all records of the only partition of a topic.
@@ -139,16 +135,8 @@ impl Broker for Topic {
         letters.into_values().collect()
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut self.letters()).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
-        let discarded = discard.run(&mut self.letters()).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(KafkaDeadLetters::new(format!("kafka://{}", self.between.address()), "orders"))
     }
 
     async fn is_empty(&self) -> bool {

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::NatsServer;
-use idempotent_mq::{DeadLetter, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_nats::{JetStreamDeadLetters, JetStreamSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 
@@ -47,10 +47,6 @@ impl JetStream {
     async fn send(&self, headers: HeaderMap, body: Vec<u8>) {
         let sent = self.client.publish_with_headers(self.subject(), headers, body.into()).await;
         sent.unwrap().await.unwrap();
-    }
-
-    fn letters(&self) -> JetStreamDeadLetters {
-        JetStreamDeadLetters::new(SERVER.url(), &self.name)
     }
 }
 
@@ -103,16 +99,8 @@ impl Broker for JetStream {
         letters
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut self.letters()).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
-        let discarded = discard.run(&mut self.letters()).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(JetStreamDeadLetters::new(SERVER.url(), &self.name))
     }
 
     async fn is_empty(&self) -> bool {

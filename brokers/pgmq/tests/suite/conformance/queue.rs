@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{DeadLetter, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_pgmq::{PgmqDeadLetters, PgmqSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use serde_json::{Value, json};
@@ -52,10 +52,6 @@ impl Queue {
         send.bind(&self.name).bind(body.to_string()).bind(headers.to_string()).execute(&self.client).await.unwrap();
     }
 
-    fn letters(&self) -> PgmqDeadLetters {
-        PgmqDeadLetters::new(pgmq_url(&self.database.url), &self.name)
-    }
-
     /// Returns the table of the queue, or of its dead letters with the suffix `_dead`.
     fn table(&self, suffix: &str) -> String {
         format!("pgmq.\"q_{}{suffix}\"", self.name.to_lowercase())
@@ -97,16 +93,8 @@ impl Broker for Queue {
         rows.iter().map(|row| letter(row.get(0), row.get(1))).collect()
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut self.letters()).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
-        let discarded = discard.run(&mut self.letters()).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(PgmqDeadLetters::new(pgmq_url(&self.database.url), &self.name))
     }
 
     async fn is_empty(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::RabbitServer;
-use idempotent_mq::{DeadLetter, Headers, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters, Headers};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use lapin::message::BasicGetMessage;
@@ -108,20 +108,9 @@ impl Broker for Rabbit {
         self.dead().await.iter().map(|one| letter(&one.data, &one.properties)).collect()
     }
 
-    async fn put_back(&self) {
+    fn letters(&self) -> Box<dyn DeadLetters> {
         let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
-        let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
-        let redriven = Redrive::new().run(&mut letters).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
-        let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
-        let discarded = discard.run(&mut letters).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+        Box::new(RabbitDeadLetters::new(&url, &self.name).unwrap())
     }
 
     /// Compares the broker's own counts, which include unacknowledged messages.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::{RedisServer, Value};
-use idempotent_mq::{DeadLetter, Delivery, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_redis_streams::{StartPosition, StreamsDeadLetters, StreamsSource, TrimPolicy};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 
@@ -73,20 +73,8 @@ impl Broker for Streams {
         entries.items().iter().map(|entry| letter(&fields(entry))).collect()
     }
 
-    async fn put_back(&self) {
-        let mut letters = StreamsDeadLetters::new(self.server.url(), "orders").unwrap();
-        let redriven = Redrive::new().run(&mut letters).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let mut letters = StreamsDeadLetters::new(self.server.url(), "orders").unwrap();
-        let id = id.to_owned();
-        // The id of a dead letter is that of its entry, and the message keeps its own in a field.
-        let is_of = move |delivery: &Delivery| delivery.headers.first("id") == Some(id.as_bytes());
-        let discard = Redrive::new().only(move |letter| is_of(&letter.delivery)).discarding();
-        let discarded = discard.run(&mut letters).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(StreamsDeadLetters::new(self.server.url(), "orders").unwrap())
     }
 
     async fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{DeadLetter, Headers, OutboundMessage, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters, Headers, OutboundMessage};
 use idempotent_rocketmq::{RocketDeadLetters, RocketPublisher, RocketSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use rocketmq_model::common::message::message_ext::MessageExt;
@@ -81,16 +81,8 @@ impl Broker for Rocket {
         dead.map(|message| self.letter(message)).collect()
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut self.own_letters()).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
-        let discarded = discard.run(&mut self.own_letters()).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(RocketDeadLetters::new(SERVER.url(), &self.topic, &self.group).unwrap())
     }
 
     async fn is_empty(&self) -> bool {
@@ -107,10 +99,6 @@ impl Broker for Rocket {
 }
 
 impl Rocket {
-    fn own_letters(&self) -> RocketDeadLetters {
-        RocketDeadLetters::new(SERVER.url(), &self.topic, &self.group).unwrap()
-    }
-
     /// Returns the offset up to which operators have handled the dead letters.
     async fn handled(&self) -> u64 {
         let (dead, operators) = (format!("{}-dead", self.group), format!("{}-dead-operator", self.group));

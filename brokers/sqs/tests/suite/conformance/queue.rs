@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{DeadLetter, Redrive};
+use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_sqs::{SqsDeadLetters, SqsSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use serde_json::{Value, json};
@@ -55,10 +55,6 @@ impl Queue {
         }
         send.message_attributes("idempotent", own).send().await.unwrap();
     }
-
-    fn letters(&self) -> SqsDeadLetters {
-        SqsDeadLetters::new(self.client.clone(), &*self.world.name)
-    }
 }
 
 #[async_trait]
@@ -96,21 +92,8 @@ impl Broker for Queue {
         self.world.peek(&self.world.dead()).await.iter().map(letter).collect()
     }
 
-    async fn put_back(&self) {
-        let mut letters = self.letters();
-        let redriven = Redrive::new().run(&mut letters).await;
-        assert!(redriven.failed.is_none() && redriven.unread == 0, "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        use idempotent_mq::DeadLetters;
-
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_deref() == Some(&*id)).discarding();
-        let mut letters = self.letters();
-        let discarded = discard.run(&mut letters).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
-        letters.close().await;
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(SqsDeadLetters::new(self.client.clone(), &*self.world.name))
     }
 
     async fn is_empty(&self) -> bool {

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Scheduled, StoredLetter};
+use idempotent_mq::{DeadLetter, DeadLetters, Scheduled, StoredLetter};
 use idempotent_sqlx::{DelayTable, DelayTableDeadLetters, DelayTableSource, ScheduledTask};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use sqlx::{AssertSqlSafe, Pool};
@@ -82,16 +82,8 @@ impl Broker for Table {
         all
     }
 
-    async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut DelayTableDeadLetters::new(&self.producer)).await;
-        assert!(redriven.failed.is_none(), "{redriven:?}");
-    }
-
-    async fn discard(&self, id: &str) {
-        let id = id.to_owned();
-        let discard = Redrive::new().only(move |letter| letter.delivery.id.as_ref() == Some(&id)).discarding();
-        let discarded = discard.run(&mut DelayTableDeadLetters::new(&self.producer)).await;
-        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    fn letters(&self) -> Box<dyn DeadLetters> {
+        Box::new(DelayTableDeadLetters::new(&self.producer))
     }
 
     async fn is_empty(&self) -> bool {
