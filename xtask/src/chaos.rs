@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// The command of the harness, without optimisation: the harness mostly waits for others, and tests have already built it.
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
-pub(crate) fn run(arguments: &[&str]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let features = features(arguments).flat_map(|feature| ["--features", feature]).collect::<Vec<_>>();
     crate::sim::pass_on(&[&HARNESS[..], &features].concat(), arguments)
 }
@@ -14,9 +14,9 @@ pub(crate) fn run(arguments: &[&str]) -> ExitCode {
 const CLIENTS: [&str; 3] = ["kafka", "rocketmq", "sqs"];
 
 /// Returns the features of the harness for these arguments. Only a play that needs a slow client builds it.
-fn features(arguments: &[&str]) -> impl Iterator<Item = &'static str> {
-    let play = arguments.first().copied();
-    let broker = arguments.windows(2).find(|pair| pair[0] == "--broker").map(|pair| pair[1]);
+fn features(arguments: &[String]) -> impl Iterator<Item = &'static str> {
+    let play = arguments.first();
+    let broker = arguments.windows(2).find(|pair| pair[0] == "--broker").map(|pair| &pair[1]);
     let is_needed = move |feature: &&str| [play, broker].iter().flatten().any(|name| name.starts_with(feature));
     CLIENTS.into_iter().filter(is_needed)
 }
@@ -27,7 +27,10 @@ mod tests {
 
     #[test]
     fn a_play_builds_only_the_slow_client_that_it_needs() {
-        let of = |arguments: &[&str]| features(arguments).collect::<Vec<_>>();
+        let of = |arguments: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
+            features(&arguments).collect::<Vec<_>>()
+        };
         assert_eq!(of(&["nats", "--seconds", "60"]), Vec::<&str>::new());
         assert_eq!(of(&["kafka-retry-topic"]), ["kafka"]);
         assert_eq!(of(&["outbox", "--broker", "rocketmq"]), ["rocketmq"]);

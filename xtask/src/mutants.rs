@@ -26,42 +26,23 @@ use crate::tools::{Done, cargo, date, root, target};
 /// The number of files that a seed picks.
 const PICKED: usize = 3;
 
-/// The options of `mutants`.
-#[derive(Debug, Default)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct Options {
-    /// The names of areas, or files. If empty, all areas.
+    /// Areas or files; without any, all areas: core, mq, tower, outbox, metrics, otel, rabbitmq, kafka, nats, sqs, pgmq,
+    /// redis-streams, tonic, actix, operate, console, cli
     wanted: Vec<String>,
+    /// Picks three files
+    #[arg(long)]
     seed: Option<u64>,
-    /// True if the figures are written to the page.
+    /// Writes the figures to docs/mutants.md
+    #[arg(long)]
     write: bool,
+    /// Prints the files
+    #[arg(long)]
     list: bool,
 }
 
 impl Options {
-    /// Reads the words after `mutants`.
-    ///
-    /// # Errors
-    /// A word is not an option, or its number is missing.
-    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "--write" => options.write = true,
-                "--list" => options.list = true,
-                "--seed" => {
-                    let seed = words.next().and_then(|seed| seed.parse().ok());
-                    options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
-                }
-                flag if flag.starts_with('-') => {
-                    return Err(format!("`mutants` has no option `{flag}`; it has --seed N, --write and --list"));
-                }
-                wanted => options.wanted.push(wanted.to_owned()),
-            }
-        }
-        Ok(options)
-    }
-
     /// Returns the files to mutate, each with its area.
     ///
     /// # Errors
@@ -209,20 +190,20 @@ mod tests {
 
     #[test]
     fn a_seed_picks_files_and_another_seed_picks_others() {
-        let picked = |seed: &str| {
-            let files = Options::parse(&["--seed", seed]).unwrap().files().unwrap();
+        let picked = |seed| {
+            let files = Options { seed: Some(seed), ..Options::default() }.files().unwrap();
             files.into_iter().map(|(_, file)| file).collect::<Vec<_>>()
         };
-        assert_eq!(picked("7"), picked("7"));
-        assert_ne!(picked("7"), picked("8"));
-        assert_eq!(picked("7").len(), PICKED);
+        assert_eq!(picked(7), picked(7));
+        assert_ne!(picked(7), picked(8));
+        assert_eq!(picked(7).len(), PICKED);
     }
 
     #[test]
     fn a_word_that_names_nothing_is_refused() {
-        let refused = Options::parse(&["cores"]).unwrap().files().unwrap_err().to_string();
+        let of = |word: &str| Options { wanted: vec![word.to_owned()], ..Options::default() }.files();
+        let refused = of("cores").unwrap_err().to_string();
         assert!(refused.contains("`cores` is neither an area (core, mq, tower, "), "{refused}");
-        assert!(Options::parse(&["--seed", "x"]).is_err() && Options::parse(&["--sede"]).is_err());
-        assert_eq!(Options::parse(&["idempotent-core/src/ordering/order_table.rs"]).unwrap().files().unwrap().len(), 1);
+        assert_eq!(of("idempotent-core/src/ordering/order_table.rs").unwrap().len(), 1);
     }
 }

@@ -14,45 +14,19 @@ use self::entry::{Entry, Outcome};
 use self::stages::Stage;
 use crate::tools::{Done, capture, cargo, date, root, target};
 
-/// The options of `nightly`.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// No stage begins after this many hours. The stages that ran longest ago run first.
-    hours: Option<u32>,
-    /// The seed of the chaos plays and of the simulator. Default: the day.
-    seed: Option<u64>,
-    /// True if to print the stages without running them.
-    list: bool,
-    /// If set, only stages whose name begins with this word are run.
+    /// Runs only stages whose name begins with this word
     only: Option<String>,
-}
-
-impl Options {
-    /// Parses the options.
-    ///
-    /// # Errors
-    /// The argument is unknown, or its value is invalid.
-    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let mut number = || {
-                let value = arguments.next().ok_or_else(|| format!("`{argument}` needs a number"))?;
-                value.parse::<u64>().map_err(|_| format!("`{argument} {value}`: not a whole number"))
-            };
-            match *argument {
-                "--list" => options.list = true,
-                "--seed" => options.seed = Some(number()?),
-                "--hours" => {
-                    let hours = number()?;
-                    options.hours = Some(u32::try_from(hours).map_err(|_| format!("`--hours {hours}` is too many"))?);
-                }
-                only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
-                other => return Err(crate::unknown(other, &["--hours", "--seed", "--list"])),
-            }
-        }
-        Ok(options)
-    }
+    /// Begins no stage after this many hours. The stages that ran longest ago run first.
+    #[arg(long)]
+    hours: Option<u32>,
+    /// The seed of the chaos plays and of the simulator. Default: the day
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Prints the stages without running them
+    #[arg(long)]
+    list: bool,
 }
 
 /// Runs the stages that this commit has not passed yet, and writes the page after each of them. A failed stage does not
@@ -196,19 +170,5 @@ mod tests {
         oldest_first(&mut sorted, &entries);
         let names: Vec<_> = sorted.iter().map(|stage| &stage.name).collect();
         assert_eq!(names, [2, 1, 3, 0].map(|nth: usize| &stages[nth].name));
-    }
-
-    #[test]
-    fn options_are_read_and_a_mistake_is_named() {
-        let options = Options::parse(&["chaos", "--hours", "3", "--seed", "7"]);
-        assert_eq!(options, Ok(Options { hours: Some(3), seed: Some(7), list: false, only: Some("chaos".to_owned()) }));
-        for (arguments, part) in [
-            (&["--hours"][..], "`--hours` needs a number"),
-            (&["--seed", "x"], "`--seed x`: not a whole number"),
-            (&["--huors", "3"], "did you mean `--hours`?"),
-        ] {
-            let mistake = Options::parse(arguments).err().unwrap_or_default();
-            assert!(mistake.contains(part), "{arguments:?}: {mistake}");
-        }
     }
 }

@@ -39,6 +39,29 @@ const NEEDED: [Needed; 16] = [
     ("pkg-config", &["pkg-config", "libssl-dev"]),
 ];
 
+#[derive(clap::Args, Debug)]
+#[group(multiple = false)]
+pub(crate) struct Options {
+    /// Unpacks the servers of today, for `test extras`
+    #[arg(long)]
+    flavours: bool,
+    /// Installs Chromium, for `test extras`
+    #[arg(long)]
+    browser: bool,
+    /// Builds RocketMQ
+    #[arg(long)]
+    brokers: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Done {
+    match options {
+        Options { flavours: true, .. } => flavours::all(),
+        Options { browser: true, .. } => browser::all(),
+        Options { brokers: true, .. } => brokers::all(),
+        _ => all(),
+    }
+}
+
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;

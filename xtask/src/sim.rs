@@ -9,15 +9,15 @@ const SIMULATOR: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--pack
 /// The exit code for a run that did not start.
 const VACUOUS: u8 = 2;
 
-pub(crate) fn run(arguments: &[&str]) -> ExitCode {
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match arguments {
-        ["scale", rest @ ..] => pass_on(&[&SIMULATOR[..], &["idempotent-sim-scale"]].concat(), rest),
+        [first, rest @ ..] if first == "scale" => pass_on(&[&SIMULATOR[..], &["idempotent-sim-scale"]].concat(), rest),
         _ => pass_on(&[&SIMULATOR[..], &["idempotent-sim"]].concat(), arguments),
     }
 }
 
 /// Runs a program of the workspace that parses its arguments and chooses its exit codes.
-pub(crate) fn pass_on(program: &[&str], arguments: &[&str]) -> ExitCode {
+pub(crate) fn pass_on(program: &[&str], arguments: &[String]) -> ExitCode {
     let status = cargo(program).and_then(|mut cargo| {
         // In the caller's folder, so that relative file names work.
         Ok(cargo.current_dir(std::env::current_dir()?).arg("--").args(arguments).status()?)

