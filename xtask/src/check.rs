@@ -6,7 +6,6 @@ mod examples;
 mod guides;
 mod imports;
 mod licenses;
-mod msrv;
 mod packages;
 mod prose;
 mod sources;
@@ -17,7 +16,6 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-pub(crate) use self::msrv::needed as needed_rust_version;
 pub(crate) use self::packages::packages as package_rules;
 use crate::budget;
 use crate::heavy;

@@ -17,7 +17,6 @@ const SEMVER: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 pub(crate) fn run() -> Done {
     let mut report = Report::default();
     report.check("packages", || check::package_rules().map(Outcome::of));
-    println!("xtask release: highest `rust-version` of the dependencies: {}", check::needed_rust_version()?);
     report.check("dependencies, licenses and sources", dependencies);
     report.check("public API", public_api);
     report.check("packages, built from their archives", archives);
@@ -34,16 +33,15 @@ fn dependencies() -> Result<Outcome, Box<dyn Error>> {
 
 /// Compares the public API with the newest released version.
 fn public_api() -> Result<Outcome, Box<dyn Error>> {
-    let released = Released::of(&git(&["rev-parse", "--is-shallow-repository"])?, &git(&TAGS)?);
-    let tag = match released {
-        Released::Unknown => {
+    let tags = git(&["tag", "--list", "v*", "--sort=-version:refname"])?;
+    let Some(tag) = tags.lines().next() else {
+        if git(&["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
             return Ok(Outcome::Failed("a shallow clone has no tags: run `git fetch --unshallow --tags`".to_owned()));
         }
-        Released::Never => return Ok(Outcome::Skipped("no release yet: nothing to compare".to_owned())),
-        Released::Tag(tag) => tag,
+        return Ok(Outcome::Skipped("no release yet: nothing to compare".to_owned()));
     };
     println!("xtask release: comparing the public API with {tag}");
-    shown(&mut with(SEMVER, &["semver-checks", "--workspace", "--baseline-rev", &tag])?)
+    shown(&mut with(SEMVER, &["semver-checks", "--workspace", "--baseline-rev", tag])?)
 }
 
 /// Builds each package with all features from its archive, in one target folder. Code of a feature may include a file that
@@ -69,46 +67,7 @@ fn with((name, version): (&str, &str), arguments: &[&str]) -> Result<Command, Bo
     Ok(command)
 }
 
-/// Lists the tags of versions, the newest first.
-const TAGS: [&str; 4] = ["tag", "--list", "v*", "--sort=-version:refname"];
-
-/// The newest released version.
-#[derive(Debug, Eq, PartialEq)]
-enum Released {
-    Never,
-    Tag(String),
-    /// The clone does not know.
-    Unknown,
-}
-
-impl Released {
-    /// Reads the answers of git: whether the clone is shallow, and the tags.
-    fn of(is_shallow: &str, tags: &str) -> Self {
-        match tags.lines().next() {
-            Some(tag) => Self::Tag(tag.to_owned()),
-            None if is_shallow.trim() == "true" => Self::Unknown,
-            None => Self::Never,
-        }
-    }
-}
-
 fn git(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
     let (status, output) = capture(Command::new("git").args(arguments).current_dir(root()?))?;
     if status.success() { Ok(output) } else { Err(format!("git {}: {output}", arguments.join(" ")).into()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_tag_is_the_newest_version() {
-        assert_eq!(Released::of("false\n", "v0.10.0\nv0.9.0\n"), Released::Tag("v0.10.0".to_owned()));
-    }
-
-    #[test]
-    fn a_shallow_clone_without_tags_does_not_count_as_never_released() {
-        assert_eq!(Released::of("true\n", ""), Released::Unknown);
-        assert_eq!(Released::of("false\n", ""), Released::Never);
-    }
 }
