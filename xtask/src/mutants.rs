@@ -19,9 +19,9 @@ use self::areas::{AREAS, Area, files};
 use self::build::{SwitchedBuild, programs};
 use self::page::{Figures, Row, page, read};
 use self::rewrite::Mutant;
-use self::runs::{TestProgram, concurrently};
+use self::runs::{RUNS, TestProgram};
 use self::tool::Tool;
-use crate::tools::{Done, cargo, date, root, target};
+use crate::tools::{Done, cargo, concurrently, date, root, target};
 
 /// The number of files that a seed picks.
 const PICKED: usize = 3;
@@ -158,7 +158,7 @@ fn mutate(
     for file in files {
         let ids: Vec<_> = (1..).zip(&build.mutants).filter(|(_, mutant)| mutant.file == *file).collect();
         let viable: Vec<_> = ids.iter().filter(|(id, _)| !build.unviable.contains(id)).collect();
-        let caught = concurrently(&viable, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
+        let caught = concurrently(&viable, RUNS, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
         let survivors = viable.iter().zip(&caught).filter(|(_, caught)| !**caught);
         let survivors: Vec<_> = survivors.map(|((_, mutant), _)| mutant.name.clone()).collect();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);

@@ -2,12 +2,10 @@
 mod binary;
 mod build;
 mod extras;
-mod lanes;
+mod jobs;
 mod part;
 mod rocketmq;
 mod scratch;
-mod selected;
-mod tally;
 
 use std::env;
 use std::time::Instant;
@@ -16,10 +14,9 @@ use clap::ValueEnum;
 
 use self::binary::{THREADS, libraries};
 use self::build::Built;
-use self::lanes::{Job, LANES};
+use self::jobs::{Job, LANES, Tally};
 use self::part::{Part, left_out};
 use self::scratch::Scratch;
-use self::tally::Tally;
 use crate::budget;
 use crate::heavy;
 use crate::outside::{STORE, outside};
@@ -93,14 +90,13 @@ fn all(options: &Options) -> Done {
             // The emulator answers the laws slowly on a loaded machine.
             command.env("IDEMPOTENT_KIT_LIMIT", "1200");
         }
-        scratch.tell(&mut command);
-        Some(Job { title: binary.title(), command })
+        Some(Job { title: binary.title(), command, is_selection: false })
     });
     let mut jobs: Vec<_> = jobs.collect();
     if !options.quick {
-        jobs.splice(0..0, docs(&options.filter, &scratch)?);
+        jobs.splice(0..0, docs(&options.filter)?);
     }
-    lanes::run(jobs, LANES, |ended| _ = tally.ended(ended));
+    jobs::run(jobs, LANES, &scratch, &mut tally);
     tally.tell();
     println!("xtask test: run in {} s; left to `cargo xtask test extras`:", start.elapsed().as_secs());
     left.iter().for_each(|line| println!("  {line}"));
@@ -113,15 +109,15 @@ fn all(options: &Options) -> Done {
 
 /// Returns the doc tests, and the tests of the external crate. They start first, because rustdoc compiles them for a
 /// while.
-fn docs(filter: &[String], scratch: &Scratch) -> Result<Vec<Job>, Box<dyn std::error::Error>> {
+fn docs(filter: &[String]) -> Result<Vec<Job>, Box<dyn std::error::Error>> {
     let mut docs = cargo(&RUN)?;
     docs.args(heavy::tested()?).arg("--doc");
     let [test, no_fail_fast, locked] = RUN;
     let outside = outside(STORE, test, &[no_fail_fast, locked])?;
     let jobs = [("doc tests".to_owned(), docs), (STORE.to_owned(), outside)];
     Ok(Vec::from(jobs.map(|(title, mut command)| {
-        scratch.tell(command.arg("--").args(filter));
-        Job { title, command }
+        command.arg("--").args(filter);
+        Job { title, command, is_selection: false }
     })))
 }
 

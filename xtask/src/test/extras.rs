@@ -4,11 +4,9 @@ use std::error::Error;
 
 use super::binary::{Binary, libraries};
 use super::build::Built;
-use super::lanes::{Job, LANES};
-use super::part::{Part, having_extras};
+use super::jobs::{Job, LANES, SelectedTests, Tally, run};
+use super::part::{Part, extras_of};
 use super::scratch::Scratch;
-use super::selected::{SelectedTests, run};
-use super::tally::Tally;
 use super::{build, counted};
 use crate::setup::browser;
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
@@ -28,9 +26,11 @@ pub(crate) fn extras() -> Done {
     let mut fuzzed = FUZZED.of(&built)?;
     fuzzed.command.env("FUZZ_SECONDS", "60");
     let mut jobs = vec![fuzzed];
-    for binary in having_extras(built.binaries(), &libraries)? {
+    for binary in built.binaries() {
         let command = Part::Extras.command(binary, &libraries);
-        jobs.extend(command.map(|command| Job { title: binary.title(), command }));
+        if !extras_of(binary, &libraries)?.is_empty() {
+            jobs.extend(command.map(|command| Job { title: binary.title(), command, is_selection: true }));
+        }
     }
     for job in &mut jobs {
         job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
@@ -82,7 +82,8 @@ fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error
         for flavour in flavours {
             let mut command = binary.command(libraries);
             command.arg(filter).envs([flavour.environment()?]);
-            jobs.push(Job { title: format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?), command });
+            let title = format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?);
+            jobs.push(Job { title, command, is_selection: true });
         }
     }
     Ok(jobs)

@@ -4,10 +4,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::binary::libraries;
-use super::lanes::{Job, LANES};
+use super::jobs::{Job, LANES, SelectedTests, Tally, run};
 use super::scratch::Scratch;
-use super::selected::{SelectedTests, run};
-use super::tally::Tally;
 use super::{build, counted};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
@@ -93,7 +91,8 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Erro
     let libraries = libraries()?;
     let of_adapter = built.binaries().iter().filter(|binary| binary.package == PACKAGE);
     // The longest job is one of these, so they start first.
-    let of_adapter = of_adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
+    let of_adapter =
+        of_adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries), is_selection: true });
     let mut jobs = of_adapter.collect::<Vec<_>>();
     for selected in &OF_PROGRAMS {
         jobs.push(selected.of(&built)?);
@@ -104,7 +103,7 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Erro
     }
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
     docs.args(&arguments);
-    jobs.push(Job { title: "doc tests".to_owned(), command: docs });
+    jobs.push(Job { title: "doc tests".to_owned(), command: docs, is_selection: true });
     run(jobs, LANES, &scratch, tally);
     Ok(())
 }
