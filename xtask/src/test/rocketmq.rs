@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 use super::{build, counted};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
-use crate::setup::brokers;
+use crate::setup::packaged;
 use crate::tools::{Done, cargo, stream};
 
 /// The packages that have the feature of the client.
@@ -46,7 +46,7 @@ const OF_PROGRAMS: [SelectedTests; 4] = [
 
 /// Installs the broker, runs all tests of RocketMQ, and prints the result.
 pub(crate) fn rocketmq() -> Done {
-    if !(setup::all()? && brokers::all()?) {
+    if !(setup::all()? && packaged::rocketmq()?.is_dir()) {
         println!("xtask test rocketmq: what to run on is not there");
         return Ok(false);
     }
@@ -97,7 +97,7 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Erro
     for selected in &OF_PROGRAMS {
         jobs.push(selected.of(&built)?);
     }
-    let bin = brokers::bin()?;
+    let bin = packaged::rocketmq()?;
     for job in &mut jobs {
         job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
     }
