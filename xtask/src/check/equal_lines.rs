@@ -5,20 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::sources::texts;
 
-/// The folders of the product sources.
-const FOLDERS: [&str; 11] = [
-    "brokers",
-    "idempotent-core",
-    "idempotent-macros",
-    "idempotent-mq",
-    "idempotent-redis",
-    "idempotent-testkit",
-    "operate",
-    "src",
-    "stores",
-    "web",
-    "xtask",
-];
+/// The folders without product sources.
+const OTHERS: [&str; 5] = ["apps", "benches", "examples", "fuzz", "tests"];
 
 /// The length of the longest run that two places may share, without comments and blank lines.
 const LIMIT: usize = 12;
@@ -32,9 +20,8 @@ fn is_product(path: &Path) -> bool {
     let has = |name: &str| path.iter().any(|part| part == name);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.extension().is_some_and(|end| end == "rs")
-        && FOLDERS.iter().any(|folder| path.starts_with(folder))
         && has("src")
-        && !has("tests")
+        && !OTHERS.iter().any(|folder| has(folder))
         && !stem.ends_with("tests")
 }
 

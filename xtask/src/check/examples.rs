@@ -62,37 +62,27 @@ fn starts_with_sentence(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "//! Charges a card once.\nfn main() {}\n";
-
-    fn number(path: &str, text: &str) -> usize {
-        breaches(Path::new(path), text).len()
-    }
-
     #[test]
-    fn a_short_file_with_a_sentence_passes() {
-        assert_eq!(number("examples/a.rs", GOOD), 0);
-        assert_eq!(number("examples/first/main.rs", "//! Charges a card\n//! once.\n//!\n//! More\nfn main() {}"), 0);
-    }
-
-    #[test]
-    fn an_example_over_its_limit_is_found() {
-        let of = |lines: usize| GOOD.to_owned() + &"\n".repeat(lines - GOOD.lines().count());
-        assert_eq!((number("examples/a.rs", &of(150)), number("examples/a.rs", &of(151))), (0, 1));
-        assert_eq!((number("examples/consume.rs", &of(120)), number("examples/consume.rs", &of(121))), (0, 1));
-    }
-
-    #[test]
-    fn an_example_of_several_files_is_found() {
-        assert_eq!(number("examples/a/queue.rs", GOOD), 1);
-        assert_eq!(number("examples/a.rs", &format!("{GOOD}mod queue;\n")), 1);
-        assert_eq!(number("examples/a.rs", &format!("{GOOD}#[path = \"b/queue.rs\"]\nmod queue;\n")), 1);
-        assert_eq!(number("examples/a.rs", &format!("{GOOD}mod tests {{\n}}\n")), 0);
-    }
-
-    #[test]
-    fn an_example_without_a_leading_sentence_is_found() {
-        for text in ["fn main() {}\n", "//! an example.\n", "//! An example\n//!\n//! More.\n", "\n//! An example.\n"] {
-            assert_eq!(number("examples/a.rs", text), 1, "{text}");
+    fn a_short_file_with_a_sentence_passes_and_each_breach_is_found() {
+        let good = "//! Charges a card once.\nfn main() {}\n";
+        let of = |lines: usize| good.to_owned() + &"\n".repeat(lines - good.lines().count());
+        for (path, text, number) in [
+            ("examples/a.rs", good, 0),
+            ("examples/first/main.rs", "//! Charges a card\n//! once.\n//!\n//! More\nfn main() {}", 0),
+            ("examples/a.rs", &of(150), 0),
+            ("examples/a.rs", &of(151), 1),
+            ("examples/consume.rs", &of(120), 0),
+            ("examples/consume.rs", &of(121), 1),
+            ("examples/a/queue.rs", good, 1),
+            ("examples/a.rs", &format!("{good}mod queue;\n"), 1),
+            ("examples/a.rs", &format!("{good}#[path = \"b/queue.rs\"]\nmod queue;\n"), 1),
+            ("examples/a.rs", &format!("{good}mod tests {{\n}}\n"), 0),
+            ("examples/a.rs", "fn main() {}\n", 1),
+            ("examples/a.rs", "//! an example.\n", 1),
+            ("examples/a.rs", "//! An example\n//!\n//! More.\n", 1),
+            ("examples/a.rs", "\n//! An example.\n", 1),
+        ] {
+            assert_eq!(breaches(Path::new(path), text).len(), number, "{path}: {text}");
         }
     }
 }

@@ -4,34 +4,9 @@ use std::error::Error;
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
-use super::sources::texts;
-
-/// The crates without circles of more than two files: all published ones except the facade and the test kit.
-const CHECKED: [&str; 21] = [
-    "operate/alert/src",
-    "operate/cli/src",
-    "operate/library/src",
-    "operate/metrics/src",
-    "operate/otel/src",
-    "idempotent-core/src",
-    "idempotent-macros/src",
-    "idempotent-mq/src",
-    "brokers/kafka/src",
-    "brokers/nats/src",
-    "brokers/pgmq/src",
-    "brokers/redis-streams/src",
-    "idempotent-redis/src",
-    "brokers/rabbitmq/src",
-    "brokers/rocketmq/src",
-    "brokers/sqs/src",
-    "stores/dynamodb/src",
-    "stores/sqlx/src",
-    "web/actix/src",
-    "web/tonic/src",
-    "web/tower/src",
-];
+use super::sources::{CRATES, texts};
 
 /// The largest circle that passes: a builder and the type that it builds.
 const LARGEST: usize = 2;
@@ -41,7 +16,7 @@ type Module = Vec<String>;
 
 pub(super) fn circles() -> Result<Vec<String>, Box<dyn Error>> {
     let mut found = Vec::new();
-    for root in CHECKED {
+    for root in CRATES {
         let mut files = BTreeMap::new();
         for (path, text) in texts(|path| path.starts_with(root) && path.extension().is_some_and(|end| end == "rs"))? {
             let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -78,28 +53,22 @@ impl Imports {
     fn of(file: &syn::File) -> Self {
         let mut imports = Self::default();
         imports.visit_file(file);
+        // The file's own code may use what it re-exports.
+        let in_code = imports.reexported.iter().filter(|(name, _)| imports.named.contains(*name));
+        imports.used.extend(in_code.map(|(_, path)| path.clone()).collect::<Vec<_>>());
         imports
     }
+}
 
-    /// Returns the paths that the file's own code needs.
-    fn needed(&self) -> impl Iterator<Item = &Module> {
-        let in_code = self.reexported.iter().filter(|(name, _)| self.named.contains(*name)).map(|(_, path)| path);
-        self.used.iter().chain(in_code)
-    }
-
-    fn add(&mut self, tree: &UseTree, prefix: &Module, is_public: bool) {
-        let joined = |name: String| prefix.iter().cloned().chain([name]).collect::<Module>();
-        let (name, path) = match tree {
-            UseTree::Path(path) => return self.add(&path.tree, &joined(path.ident.to_string()), is_public),
-            UseTree::Group(group) => return group.items.iter().for_each(|item| self.add(item, prefix, is_public)),
-            UseTree::Glob(_) => return self.used.push(prefix.clone()),
-            UseTree::Name(name) => (name.ident.to_string(), joined(name.ident.to_string())),
-            UseTree::Rename(rename) => (rename.rename.to_string(), joined(rename.ident.to_string())),
-        };
-        match is_public {
-            true => drop(self.reexported.insert(name, path)),
-            false => self.used.push(path),
-        }
+/// Adds the names that a `use` item imports, with their paths. A glob has the name `*`.
+fn flatten(tree: &UseTree, prefix: &Module, names: &mut Vec<(String, Module)>) {
+    let joined = |name: &Ident| prefix.iter().cloned().chain([name.to_string()]).collect::<Module>();
+    match tree {
+        UseTree::Path(path) => flatten(&path.tree, &joined(&path.ident), names),
+        UseTree::Group(group) => group.items.iter().for_each(|item| flatten(item, prefix, names)),
+        UseTree::Glob(_) => names.push(("*".to_owned(), prefix.clone())),
+        UseTree::Name(name) => names.push((name.ident.to_string(), joined(&name.ident))),
+        UseTree::Rename(rename) => names.push((rename.rename.to_string(), joined(&rename.ident))),
     }
 }
 
@@ -119,7 +88,12 @@ impl Visit<'_> for Imports {
     }
 
     fn visit_item_use(&mut self, import: &ItemUse) {
-        self.add(&import.tree, &Module::new(), !matches!(import.vis, Visibility::Inherited));
+        let mut names = Vec::new();
+        flatten(&import.tree, &Module::new(), &mut names);
+        let is_used = |name: &str| name == "*" || matches!(import.vis, Visibility::Inherited);
+        let (used, reexported): (Vec<_>, Vec<_>) = names.into_iter().partition(|(name, _)| is_used(name));
+        self.used.extend(used.into_iter().map(|(_, path)| path));
+        self.reexported.extend(reexported);
     }
 
     fn visit_path(&mut self, path: &syn::Path) {
@@ -130,7 +104,7 @@ impl Visit<'_> for Imports {
         visit::visit_path(self, path);
     }
 
-    fn visit_ident(&mut self, ident: &syn::Ident) {
+    fn visit_ident(&mut self, ident: &Ident) {
         self.named.insert(ident.to_string());
     }
 
@@ -147,7 +121,7 @@ fn large_circles(files: &BTreeMap<Module, Imports>) -> Vec<BTreeSet<&Module>> {
     let edges: BTreeMap<_, BTreeSet<_>> = files
         .iter()
         .map(|(from, imports)| {
-            let to = imports.needed().filter_map(|path| resolve(files, from, path, 0)).filter(|to| *to != from);
+            let to = imports.used.iter().filter_map(|path| resolve(files, from, path, 0)).filter(|to| *to != from);
             (from, to.collect())
         })
         .collect();
@@ -177,31 +151,23 @@ fn resolve<'a>(
     path: &[String],
     depth: u8,
 ) -> Option<&'a Module> {
-    let mut parts = path;
-    let mut base = match parts.first()?.as_str() {
-        "crate" => Module::new(),
-        "self" | "super" => from.to_vec(),
-        first if files.contains_key(&[from, &[first.to_owned()]].concat()) => from.to_vec(),
-        _ => return None,
-    };
-    while let Some((first, rest)) = parts.split_first() {
-        match first.as_str() {
-            "crate" | "self" => {}
-            "super" => drop(base.pop()),
-            _ => break,
-        }
-        parts = rest;
+    let first = path.first()?.as_str();
+    let starts = path.iter().take_while(|part| ["crate", "self", "super"].contains(&part.as_str())).count();
+    let mut base = if first == "crate" { Module::new() } else { from.to_vec() };
+    if starts == 0 && !files.contains_key(&[from, &path[..1]].concat()) {
+        return None;
     }
-    while let Some((first, rest)) = parts.split_first() {
-        let inner = [&base[..], std::slice::from_ref(first)].concat();
-        if !files.contains_key(&inner) {
-            break;
-        }
-        (base, parts) = (inner, rest);
+    base.truncate(base.len() - path[..starts].iter().filter(|part| *part == "super").count().min(base.len()));
+    let mut rest = &path[starts..];
+    while let [first, inner @ ..] = rest
+        && files.contains_key(&[&base[..], std::slice::from_ref(first)].concat())
+    {
+        base.push(first.clone());
+        rest = inner;
     }
     let (module, imports) = files.get_key_value(&base)?;
     // Chains of re-exports are short. The limit ends a re-export of itself.
-    let reexported = parts.first().and_then(|name| imports.reexported.get(name)).filter(|_| depth < 6);
+    let reexported = rest.first().and_then(|name| imports.reexported.get(name)).filter(|_| depth < 6);
     reexported.and_then(|path| resolve(files, module, path, depth + 1)).or(Some(module))
 }
 
