@@ -6,9 +6,9 @@ mod examples;
 mod guides;
 mod imports;
 mod licenses;
-mod packages;
+pub(crate) mod packages;
 mod prose;
-mod sources;
+pub(crate) mod sources;
 mod versions;
 
 use std::error::Error;
@@ -16,11 +16,10 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-pub(crate) use self::packages::packages as package_rules;
 use crate::budget;
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
-use crate::report::{Outcome, Report};
+use crate::report::{Findings, Report};
 use crate::setup::packaged;
 use crate::tools::{Done, capture, cargo, in_workspace, root};
 
@@ -43,8 +42,8 @@ pub(crate) fn run(part: Option<Part>) -> Done {
     match part {
         None => return all(),
         Some(Part::Budget) => return budget::check(),
-        Some(Part::Deploy) => report.check("deployment samples", || deployment_samples().map(Outcome::of)),
-        Some(Part::Packages) => report.check("packages", || packages::packages().map(Outcome::of)),
+        Some(Part::Deploy) => report.check("deployment samples", deployment_samples),
+        Some(Part::Packages) => report.check("packages", packages::packages),
     }
     Ok(report.summary("check"))
 }
@@ -55,19 +54,19 @@ fn all() -> Done {
     let mut report = Report::default();
     report.command("fmt", cargo(&["fmt", "--all", "--check"])?);
     for (name, check) in sources::CHECKS {
-        report.check(name, || check().map(Outcome::of));
+        report.check(name, check);
     }
-    report.check("examples", || examples::examples().map(Outcome::of));
-    report.check("equal lines", || equal_lines::equal_lines().map(Outcome::of));
-    report.check("import circles", || imports::circles().map(Outcome::of));
-    report.check("published cases", || cases::cases().map(Outcome::of));
-    report.check("guides", || guides::guides().map(Outcome::of));
+    report.check("examples", examples::examples);
+    report.check("equal lines", equal_lines::equal_lines);
+    report.check("import circles", imports::circles);
+    report.check("published cases", cases::cases);
+    report.check("guides", guides::guides);
     report.check("links of pages", links);
-    report.check("licenses of files", || licenses::licenses().map(Outcome::of));
-    report.check("versions of servers", || versions::versions().map(Outcome::of));
-    report.check("prose", || prose::prose().map(Outcome::of));
-    report.check("deployment samples", || deployment_samples().map(Outcome::of));
-    report.check("crates of the first build", || crates::first().map(Outcome::of));
+    report.check("licenses of files", licenses::licenses);
+    report.check("versions of servers", versions::versions);
+    report.check("prose", prose::prose);
+    report.check("deployment samples", deployment_samples);
+    report.check("crates of the first build", crates::first);
     let lints = ["--", "-D", "warnings"];
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(heavy::everything_else()?).args(lints);
@@ -100,8 +99,13 @@ fn all() -> Done {
         let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &features];
         report.command(&format!("without default features, with {features}"), cargo(&alone)?);
     }
-    report.check("packages", || packages::packages().map(Outcome::of));
-    report.check("dependencies", dependencies);
+    report.check("packages", packages::packages);
+    // Without advisories, because their database is not available offline.
+    let deny = cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?;
+    match capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
+        true => report.command("dependencies", deny),
+        false => report.skip("dependencies", "cargo-deny is not installed"),
+    }
     measured.end("check")?;
     let within = budget::check()?;
     let passed = report.summary("check");
@@ -112,19 +116,19 @@ fn all() -> Done {
 }
 
 /// Checks the links of Markdown files: the file and the heading must exist.
-fn links() -> Result<Outcome, Box<dyn Error>> {
+fn links() -> Findings {
     // Pages that only rustdoc shows have links to items, which rustdoc checks.
     let is_of_rustdoc = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("src/docs"));
     let is_page = |path: &Path| path.extension().is_some_and(|extension| extension == "md") && !is_of_rustdoc(path);
-    let pages: Vec<_> = sources::texts(is_page)?.into_iter().map(|(path, _)| path).collect();
     let mut lychee = in_workspace(packaged::LYCHEE.path()?)?;
-    lychee.args(["--offline", "--include-fragments", "--no-progress", "--no-ignore", "--hidden"]).args(pages);
+    lychee.args(["--offline", "--include-fragments", "--no-progress", "--no-ignore", "--hidden"]);
+    lychee.args(sources::texts(is_page)?.into_iter().map(|(path, _)| path));
     let (status, output) = capture(&mut lychee)?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
+    Ok(if status.success() { Vec::new() } else { vec![output] })
 }
 
 /// Returns what is wrong in `deploy`. The tests of `tests/deploy` compare the samples with schemas and with other programs.
-fn deployment_samples() -> Result<Vec<String>, Box<dyn Error>> {
+fn deployment_samples() -> Findings {
     Ok(idempotent_deploy_samples::complaints(&root()?).map_err(|error| error.to_string())?)
 }
 
@@ -135,13 +139,4 @@ fn features() -> Result<Vec<String>, Box<dyn Error>> {
     let facade = packages.iter().find(|package| package["name"] == FACADE).ok_or("the facade is not a package")?;
     let features = facade["features"].as_object().ok_or("the facade has no features")?;
     Ok(features.keys().filter(|name| *name != "default" && !heavy::is_feature(name)).cloned().collect())
-}
-
-/// Checks bans, licenses and sources, but no advisories, because their database is not available offline.
-fn dependencies() -> Result<Outcome, Box<dyn Error>> {
-    if !capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
-        return Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()));
-    }
-    let (status, output) = capture(&mut cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?)?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
 }

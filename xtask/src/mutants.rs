@@ -12,7 +12,6 @@ mod tool;
 
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use self::areas::{AREAS, Area, files};
@@ -150,8 +149,7 @@ fn mutate(
     build.prepare(in_tree)?;
     let mut tests = Vec::new();
     for set in area.test_sets() {
-        let folder = folder(tool, set.0)?;
-        for program in programs(set, in_tree(&["test"]))? {
+        for (program, folder) in programs(set, in_tree(&["test"]))? {
             tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);
         }
     }
@@ -171,16 +169,6 @@ fn mutate(
         note(file, figures, &survivors)?;
     }
     tool.restore()
-}
-
-/// Returns the folder of a package in the clone.
-fn folder(tool: &Tool, package: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let metadata = cargo(&["metadata", "--no-deps", "--format-version", "1"])?.current_dir(tool.tree()).output()?;
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let manifest = packages.filter(|found| found["name"] == package).find_map(|found| found["manifest_path"].as_str());
-    let manifest = PathBuf::from(manifest.ok_or_else(|| format!("the workspace has no package {package}"))?);
-    Ok(manifest.parent().ok_or("a manifest without a folder")?.to_owned())
 }
 
 #[cfg(test)]

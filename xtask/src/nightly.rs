@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use self::entry::{Entry, Outcome};
 use self::stages::Stage;
+use crate::setup;
 use crate::tools::{Done, capture, cargo, date, root, target};
 
 #[derive(clap::Args, Debug)]
@@ -50,6 +51,9 @@ pub(crate) fn run(options: &Options) -> Done {
     let passed = |entries: &BTreeMap<String, Entry>, stage: &Stage| {
         entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
     };
+    if !setup::all()? {
+        println!("xtask nightly: something is not installed");
+    }
     let begun = Instant::now();
     if options.hours.is_some() {
         oldest_first(&mut wanted, &entries);
@@ -155,17 +159,10 @@ mod tests {
     #[test]
     fn a_limited_run_begins_with_the_stages_that_ran_longest_ago() {
         let stages = stages::all(7);
-        let entry = |date: &str| Entry {
-            command: String::new(),
-            commit: String::new(),
-            date: date.to_owned(),
-            seconds: 1,
-            outcome: Outcome::Held,
-            said: String::new(),
-        };
+        let entry = |stage, date: &str| Entry { date: date.to_owned(), ..Entry::held(stage, "") };
         let ran =
             [(&stages[0], "2026-11-24 01:00"), (&stages[1], "2026-11-23 22:00"), (&stages[3], "2026-11-24 00:59")];
-        let entries = ran.map(|(stage, date)| (stage.name.clone(), entry(date))).into();
+        let entries = ran.map(|(stage, date)| (stage.name.clone(), entry(stage, date))).into();
         let mut sorted: Vec<_> = stages.iter().take(4).collect();
         oldest_first(&mut sorted, &entries);
         let names: Vec<_> = sorted.iter().map(|stage| &stage.name).collect();

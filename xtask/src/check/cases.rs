@@ -1,10 +1,10 @@
 //! Published cases: each case of `docs/cases.md` and `docs/cases/` names tests that exist. The check reads the sources as
 //! text, so that it needs no build.
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use super::sources::texts;
+use crate::report::Findings;
 
 /// The index, with a link to each list in [`FOLDER`].
 const INDEX: &str = "docs/cases.md";
@@ -13,7 +13,7 @@ const FOLDER: &str = "docs/cases";
 const UI: &str = "tests/ui/";
 
 /// Returns the cases without a test, and the listed tests that do not exist.
-pub(super) fn cases() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn cases() -> Findings {
     let lists = texts(|path| path == Path::new(INDEX) || path.parent() == Some(Path::new(FOLDER)))?;
     let Some((_, index)) = lists.iter().find(|(path, _)| path == Path::new(INDEX)) else {
         return Ok(vec![format!("{INDEX}: the file is missing")]);

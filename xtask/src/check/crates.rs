@@ -1,7 +1,7 @@
 //! The number of crates that a new user builds first. Each crate costs seconds before the first run.
 use std::collections::BTreeSet;
-use std::error::Error;
 
+use crate::report::Findings;
 use crate::tools::cargo;
 
 /// A package, its role for a new user, and the maximum number of crates that it may need, including itself.
@@ -12,7 +12,7 @@ const FIRST: [(&str, &str, usize); 2] =
 ///
 /// # Errors
 /// cargo cannot draw the tree.
-pub(super) fn first() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn first() -> Findings {
     let mut findings = Vec::new();
     for (package, what, limit) in FIRST {
         let tree = ["tree", "--locked", "--package", package, "--edges", "normal,build", "--prefix", "none"];

@@ -1,9 +1,9 @@
 //! Equal lines: runs of lines that two places of the product sources share.
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use super::sources::texts;
+use crate::report::Findings;
 
 /// The folders without product sources.
 const OTHERS: [&str; 5] = ["apps", "benches", "examples", "fuzz", "tests"];
@@ -11,7 +11,7 @@ const OTHERS: [&str; 5] = ["apps", "benches", "examples", "fuzz", "tests"];
 /// The length of the longest run that two places may share, without comments and blank lines.
 const LIMIT: usize = 12;
 
-pub(super) fn equal_lines() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn equal_lines() -> Findings {
     Ok(repeated(&texts(is_product)?))
 }
 

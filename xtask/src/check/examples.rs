@@ -1,8 +1,8 @@
 //! Rules for examples: one short file each, which starts with a sentence. Larger programs belong in `apps`.
-use std::error::Error;
 use std::path::Path;
 
 use super::sources::texts;
+use crate::report::Findings;
 
 /// The maximum number of lines of an example.
 const LINES: usize = 150;
@@ -15,7 +15,7 @@ const FOLDERS: [&str; 2] = ["examples", "examples/first"];
 ///
 /// # Errors
 /// The files of the checkout cannot be listed.
-pub(super) fn examples() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn examples() -> Findings {
     let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "rs");
     let sources = texts(|path| path.starts_with("examples") && is_source(path))?;
     if sources.is_empty() {

@@ -1,8 +1,8 @@
 //! Rules of the guides, which are one source for GitHub, for the book and for rustdoc, and of translated pages.
-use std::error::Error;
 use std::path::Path;
 
 use super::sources::texts;
+use crate::report::Findings;
 
 const SUMMARY: &str = "guides/SUMMARY.md";
 /// The page of the book that only points to others.
@@ -18,7 +18,7 @@ const README: [&str; 2] = ["README.zh-CN.md", "README.md"];
 ///
 /// # Errors
 /// A file is missing, or the files of the checkout cannot be listed.
-pub(super) fn guides() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn guides() -> Findings {
     let files = texts(|path| {
         let is_page = path.extension().is_some_and(|extension| extension == "md");
         is_page && path.starts_with("guides") || [SHOWN, COMPILED].iter().chain(&README).any(|name| *path == **name)

@@ -1,12 +1,12 @@
 //! Import circles: files of a crate that import each other.
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::path::Path;
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
 use super::sources::{CRATES, texts};
+use crate::report::Findings;
 
 /// The largest circle that passes: a builder and the type that it builds.
 const LARGEST: usize = 2;
@@ -14,7 +14,7 @@ const LARGEST: usize = 2;
 /// The path of a module within its crate.
 type Module = Vec<String>;
 
-pub(super) fn circles() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn circles() -> Findings {
     let mut found = Vec::new();
     for root in CRATES {
         let mut files = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Files of other projects: no file carries another license or copyright, and each license file has the project's own text.
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use super::sources::texts;
+use crate::report::Findings;
 
 /// The licenses of the project. Packages have copies of them.
 const OWN: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
@@ -22,7 +22,7 @@ const MARKS: [&str; 6] = [
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 
 /// Returns a line for each file with another license.
-pub(super) fn licenses() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn licenses() -> Findings {
     Ok(findings(&texts(|path| !path.starts_with(EXCEPTION))?))
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::heavy;
+use crate::report::Findings;
 use crate::tools::{capture, cargo, root, target};
 
 /// The workflow that tests each change.
@@ -44,7 +45,7 @@ struct Package {
 ///
 /// # Errors
 /// cargo cannot create the archives, or an archive cannot be read.
-pub(crate) fn packages() -> Result<Vec<String>, Box<dyn Error>> {
+pub(crate) fn packages() -> Findings {
     let mut published = heavy::packages()?;
     published.retain(|package| package["publish"].is_null());
     if published.len() < 2 {

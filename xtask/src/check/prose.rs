@@ -1,8 +1,8 @@
 //! The language rules of CONTRIBUTING.md, as far as a machine can check them.
-use std::error::Error;
 use std::path::Path;
 
 use super::sources::{CRATES, texts};
+use crate::report::Findings;
 
 /// Further folders whose sources keep the rules. A crate that keeps them is added here.
 const FURTHER: [&str; 5] =
@@ -20,7 +20,7 @@ const FRAGMENTS: &str = " what who whose whom how where when whether why which i
 const DIALECT: &str = "nobody, somebody, whoever, whom, told, tells, behind, beside, else, anew, likewise, comes to, came to, \
     put aside, by hand, to be had";
 
-pub(super) fn prose() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn prose() -> Findings {
     let mut found = Vec::new();
     let checked = |path: &Path| {
         path.extension().is_some_and(|extension| extension == "rs")

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::report::Findings;
 use crate::tools::root;
 
-type Findings = Result<Vec<String>, Box<dyn Error>>;
 type Check = (&'static str, fn() -> Findings);
 
 pub(super) const CHECKS: [Check; 3] =
@@ -98,7 +98,7 @@ fn clocks() -> Findings {
 }
 
 /// Returns the files that are tracked, or would be, relative to the root.
-pub(super) fn paths() -> Result<Vec<PathBuf>, Box<dyn Error>> {
+pub(crate) fn paths() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(list).current_dir(root()?).output()?;
     if !output.status.success() {

@@ -59,6 +59,21 @@ impl Entry {
 }
 
 #[cfg(test)]
+impl Entry {
+    /// Returns a run of the stage that held.
+    pub(super) fn held(stage: &Stage, said: &str) -> Self {
+        Self {
+            command: stage.shown(),
+            commit: "abc".to_owned(),
+            date: "2026-11-28 10:00".to_owned(),
+            seconds: 7,
+            outcome: Outcome::Held,
+            said: said.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::super::stages;
     use super::*;
@@ -81,14 +96,7 @@ mod tests {
         let chaos =
             |stages: &[Stage]| stages.iter().position(|stage| stage.name.starts_with("chaos")).unwrap_or_default();
         let (stage, other) = (&today[chaos(&today)], &tomorrow[chaos(&tomorrow)]);
-        let entry = |outcome, commit: &str| Entry {
-            command: stage.shown(),
-            commit: commit.to_owned(),
-            date: "2026-11-22 10:00".to_owned(),
-            seconds: 7,
-            outcome,
-            said: "held".to_owned(),
-        };
+        let entry = |outcome, commit: &str| Entry { outcome, commit: commit.to_owned(), ..Entry::held(stage, "held") };
         let held = entry(Outcome::Held, "abc");
         assert!(held.passed(stage, "abc"));
         assert!(!held.passed(stage, "other") && !held.passed(other, "abc"), "another seed is another play");

@@ -131,21 +131,13 @@ mod tests {
     #[test]
     fn the_page_about_servers_has_versions_and_counts() {
         let stages = stages::all(7);
-        let entry = |stage: &Stage, said: &str| Entry {
-            command: stage.shown(),
-            commit: "abc".to_owned(),
-            date: "2026-11-28 10:00".to_owned(),
-            seconds: 7,
-            outcome: Outcome::Held,
-            said: said.to_owned(),
-        };
         let said = [
             ("tests", "Redis 7.0.15, RabbitMQ 3.10.8: xtask test: 812 passed, 0 failed"),
             ("MySQL store on MySQL", "MySQL 9.7.4: test result: ok. 514 passed; 2 failed; 3 ignored"),
             ("chaos mariadb on MySQL", "MySQL 9.7.4: {\"grants\":7}"),
         ];
         let of = |name: &str| stages.iter().find(|stage| stage.name == name).unwrap();
-        let entries = said.map(|(name, said)| (name.to_owned(), entry(of(name), said))).into();
+        let entries = said.map(|(name, said)| (name.to_owned(), Entry::held(of(name), said))).into();
         let page = servers(&stages, &entries);
         for row in [
             "| Redis 7.0.15, RabbitMQ 3.10.8 | tests | held | 812 | 0 | 2026-11-28 10:00 | abc |",
@@ -160,14 +152,7 @@ mod tests {
     #[test]
     fn a_page_is_read_as_it_was_written() {
         let stages = stages::all(7);
-        let entry = |stage: &Stage, said: &str| Entry {
-            command: stage.shown(),
-            commit: "abc".to_owned(),
-            date: "2026-11-22 10:00".to_owned(),
-            seconds: 7,
-            outcome: Outcome::Vacuous,
-            said: said.to_owned(),
-        };
+        let entry = |stage, said| Entry { outcome: Outcome::Vacuous, ..Entry::held(stage, said) };
         let said = ["all | held", "", "a ' b"];
         let entries = stages.iter().zip(said).map(|(stage, said)| (stage.name.clone(), entry(stage, said))).collect();
         assert_eq!(read(&page(&stages, &entries)), entries);

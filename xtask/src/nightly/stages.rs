@@ -23,8 +23,6 @@ enum Environment {
     Redis6,
     Flavours(Flavours),
     RocketMq,
-    Kafka,
-    Sqs,
     Fuzz,
 }
 
@@ -41,7 +39,7 @@ impl Stage {
     pub(super) fn shown(&self) -> String {
         let cargo = format!("cargo {}", self.arguments.join(" "));
         match self.environment {
-            Environment::Plain | Environment::Kafka | Environment::Sqs => cargo,
+            Environment::Plain => cargo,
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
             Environment::Flavours(flavours) => {
                 let variable = |flavour: &&Flavour| format!("{}={} ", flavour.variable, flavour.name);
@@ -57,7 +55,6 @@ impl Stage {
     /// # Errors
     /// A server cannot be installed.
     pub(super) fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
-        let there = |done: bool| if done { Ok(()) } else { Err("the server cannot be installed") };
         Ok(match self.environment {
             Environment::Plain => vec![],
             Environment::Redis6 => vec![
@@ -65,20 +62,12 @@ impl Stage {
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
             Environment::Flavours(flavours) => {
-                there(flavours::all()?)?;
+                if !flavours::all()? {
+                    return Err("the servers cannot be installed".into());
+                }
                 flavours.iter().map(|flavour| flavour.environment()).collect::<Result<_, _>>()?
             }
-            Environment::RocketMq => {
-                vec![("IDEMPOTENT_ROCKETMQ_BIN", packaged::rocketmq()?.into())]
-            }
-            Environment::Kafka => {
-                packaged::KAFKA.path()?;
-                vec![]
-            }
-            Environment::Sqs => {
-                packaged::moto()?;
-                vec![]
-            }
+            Environment::RocketMq => vec![("IDEMPOTENT_ROCKETMQ_BIN", packaged::rocketmq()?.into())],
             Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
         })
     }
@@ -156,12 +145,9 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     }
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
-        stage.environment = match play {
-            play if play.starts_with("kafka") => Environment::Kafka,
-            play if play.starts_with("rocketmq") => Environment::RocketMq,
-            play if play.starts_with("sqs") => Environment::Sqs,
-            _ => Environment::Plain,
-        };
+        if play.starts_with("rocketmq") {
+            stage.environment = Environment::RocketMq;
+        }
         stage
     }));
     for (play, flavours) in [
