@@ -1,6 +1,5 @@
 //! The command `cargo xtask bench NAME`: measures costs, compared with a floor of the same run.
 mod figures;
-mod page;
 mod peers;
 mod plot;
 
@@ -11,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 
-use self::figures::Figure;
+use self::figures::{Figure, with_table};
 use crate::setup::flavours::{self, REDIS as REDIS_OF_TODAY, VALKEY};
 use crate::setup::packaged;
 use crate::tools::{Done, cargo, root};
@@ -142,10 +141,10 @@ fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(),
     let folder = docs.join("benchmarks");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join(format!("{name}.jsonl")), lines)?;
-    plot::against_goals(figures, &folder.join(format!("{name}-goals.svg")))?;
-    plot::beside_floors(figures, &folder.join(format!("{name}-floors.svg")))?;
+    std::fs::write(folder.join(format!("{name}-goals.svg")), plot::against_goals(figures))?;
+    std::fs::write(folder.join(format!("{name}-floors.svg")), plot::beside_floors(figures))?;
     let page = docs.join("benchmarks.md");
-    std::fs::write(&page, page::with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
+    std::fs::write(&page, with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
     Ok(())
 }
 
@@ -161,11 +160,11 @@ mod tests {
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
         for name in Bench::value_variants().iter().map(|bench| bench.name()) {
             let Ok(lines) = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))) else {
-                assert!(page::is_unmeasured(&page, &name), "the figures of the table of `bench {name}` are missing");
+                assert!(figures::is_unmeasured(&page, &name), "the figures of the table of `bench {name}` are missing");
                 continue;
             };
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
-            let anew = page::with_table(&page, &name, &figures).unwrap();
+            let anew = with_table(&page, &name, &figures).unwrap();
             assert_eq!(anew, page, "`cargo xtask bench {name} --write` anew");
         }
     }
@@ -189,14 +188,7 @@ mod tests {
             )
         };
         let figures = [Figure::parse(&line(3.0, true)).unwrap(), Figure::parse(&line(7.5, false)).unwrap()];
-        let folder = std::env::temp_dir().join(format!("idempotent-plots-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let svg = |name: &str, plot: plot::Plot| {
-            plot(&figures, &folder.join(name)).unwrap();
-            std::fs::read_to_string(folder.join(name)).unwrap()
-        };
-        let (goals, floors) = (svg("goals.svg", plot::against_goals), svg("floors.svg", plot::beside_floors));
-        std::fs::remove_dir_all(&folder).unwrap();
+        let (goals, floors) = (plot::against_goals(&figures), plot::beside_floors(&figures));
         for text in ["memory fresh, 64 at once", "3.00 (goal &lt;= 5)", "7.50 (goal &lt;= 5), missed"] {
             assert!(goals.contains(text), "{text} is missing in {goals}");
         }

@@ -3,17 +3,15 @@
 mod bench;
 mod book;
 mod budget;
-mod chaos;
 mod check;
-mod fix;
 mod heavy;
 mod mutants;
 mod nightly;
 mod outside;
+mod programs;
 mod release;
 mod report;
 mod setup;
-mod sim;
 mod soak;
 mod test;
 mod tools;
@@ -76,11 +74,11 @@ struct PassedOn {
 fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         // The simulator and chaos have their own exit codes.
-        Command::Sim(PassedOn { arguments }) => return sim::run(&arguments),
-        Command::Chaos(PassedOn { arguments }) => return chaos::run(&arguments),
+        Command::Sim(PassedOn { arguments }) => return programs::sim(&arguments),
+        Command::Chaos(PassedOn { arguments }) => return programs::chaos(&arguments),
         Command::Test(options) => test::run(&options),
         Command::Check { what } => check::run(what),
-        Command::Fix => fix::all(),
+        Command::Fix => outside::fix(),
         Command::Book => book::build(),
         Command::Setup(options) => setup::run(&options),
         Command::Nightly(options) => nightly::run(&options),

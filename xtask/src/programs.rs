@@ -1,13 +1,27 @@
-//! The command `cargo xtask chaos`: real processes on a real server, under faults. The harness parses its own arguments
-//! and prints its own results.
+//! The commands `cargo xtask sim`, `sim scale` and `chaos`. The programs parse their own arguments and print their own results.
 use std::process::ExitCode;
+
+use crate::tools::cargo;
+
+/// The command of the simulators, with optimisation.
+const SIMULATOR: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "idempotent-simulator", "--bin"];
+
+/// The exit code for a run that did not start.
+const VACUOUS: u8 = 2;
+
+pub(crate) fn sim(arguments: &[String]) -> ExitCode {
+    match arguments {
+        [first, rest @ ..] if first == "scale" => pass_on(&[&SIMULATOR[..], &["idempotent-sim-scale"]].concat(), rest),
+        _ => pass_on(&[&SIMULATOR[..], &["idempotent-sim"]].concat(), arguments),
+    }
+}
 
 /// The command of the harness, without optimisation: the harness mostly waits for others, and tests have already built it.
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub(crate) fn chaos(arguments: &[String]) -> ExitCode {
     let features = features(arguments).flat_map(|feature| ["--features", feature]).collect::<Vec<_>>();
-    crate::sim::pass_on(&[&HARNESS[..], &features].concat(), arguments)
+    pass_on(&[&HARNESS[..], &features].concat(), arguments)
 }
 
 /// The features of the harness for clients that take minutes to build.
@@ -19,6 +33,22 @@ fn features(arguments: &[String]) -> impl Iterator<Item = &'static str> {
     let broker = arguments.windows(2).find(|pair| pair[0] == "--broker").map(|pair| &pair[1]);
     let is_needed = move |feature: &&str| [play, broker].iter().flatten().any(|name| name.starts_with(feature));
     CLIENTS.into_iter().filter(is_needed)
+}
+
+/// Runs a program of the workspace that parses its arguments and chooses its exit codes.
+fn pass_on(program: &[&str], arguments: &[String]) -> ExitCode {
+    let status = cargo(program).and_then(|mut cargo| {
+        // In the caller's folder, so that relative file names work.
+        Ok(cargo.current_dir(std::env::current_dir()?).arg("--").args(arguments).status()?)
+    });
+    match status.map(|status| status.code()) {
+        Ok(Some(code)) if code <= i32::from(VACUOUS) => ExitCode::from(u8::try_from(code).unwrap_or(VACUOUS)),
+        Ok(_) => ExitCode::from(VACUOUS),
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::from(VACUOUS)
+        }
+    }
 }
 
 #[cfg(test)]
