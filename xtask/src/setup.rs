@@ -166,16 +166,3 @@ fn apt_get(arguments: &[&str]) -> Result<bool, std::io::Error> {
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
     Ok(stream(&mut command, |_| ())?.success())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_missing_is_installed() {
-        assert_eq!(missing(&NEEDED, |_| true), Vec::<&str>::new());
-        let some = missing(&NEEDED[..4], |program| program == "cc" || program == "openssl");
-        assert_eq!(some, ["redis-server", "redis-tools"]);
-        assert!(installed("cargo") && !installed("redis-server-of-nowhere"));
-    }
-}

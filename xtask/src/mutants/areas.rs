@@ -205,13 +205,4 @@ mod tests {
             assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
         }
     }
-
-    #[test]
-    fn the_arguments_of_the_programs_follow_the_dashes() {
-        let set = |arguments| TestSet("p", arguments);
-        let both = set(&["--lib", "--", "--skip", "slow"]);
-        assert_eq!((both.build_arguments(), both.run_arguments()), (&["--lib"][..], &["--skip", "slow"][..]));
-        let one = set(&["--lib"]);
-        assert_eq!((one.build_arguments(), one.run_arguments()), (&["--lib"][..], &[][..]));
-    }
 }

@@ -62,9 +62,7 @@ impl Stage {
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
             Environment::Flavours(flavours) => {
-                if !flavours::all()? {
-                    return Err("the servers cannot be installed".into());
-                }
+                flavours::all()?;
                 flavours.iter().map(|flavour| flavour.environment()).collect::<Result<_, _>>()?
             }
             Environment::RocketMq => vec![("IDEMPOTENT_ROCKETMQ_BIN", packaged::rocketmq()?.into())],

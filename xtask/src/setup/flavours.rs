@@ -136,22 +136,14 @@ fn version_in(told: &str) -> Option<&str> {
     numbers.find(|number| number.contains('.') && number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Unpacks the servers like [`unpacked`], and prints their versions.
+/// Unpacks the servers into the target folder, and prints their versions. Needs the network, but no root permissions.
 pub(crate) fn all() -> Done {
-    let done = unpacked()?;
-    for flavour in ALL {
-        println!("xtask setup: found {} {}", flavour.name, flavour.version()?);
-    }
-    Ok(done)
-}
-
-/// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
-pub(crate) fn unpacked() -> Done {
     for suite in [&SID, &TRIXIE] {
         let packages = [suite.packages, suite.alone].concat().join(" ");
         once(&format!("flavours/{}", suite.name), &packages, |folder| unpack(suite, folder))?;
     }
-    Ok(ALL.iter().all(|flavour| flavour.version().is_ok()))
+    println!("xtask setup: found {}", versions(&ALL)?);
+    Ok(true)
 }
 
 fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {

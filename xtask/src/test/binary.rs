@@ -80,32 +80,3 @@ pub(super) fn name(package_id: &str) -> (&str, &str) {
     let (place, version) = package_id.rsplit_once('#').unwrap_or((package_id, ""));
     version.split_once('@').unwrap_or((place.rsplit('/').next().unwrap_or(place), version))
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_test_is_distinguished_from_other_artifacts_and_runs_in_its_package() {
-        let artifact = |test| {
-            json!({"reason": "compiler-artifact", "package_id": "path+file:///x/core#0.1.0",
-                "manifest_path": "/x/core/Cargo.toml", "target": {"kind": ["test"], "name": "laws"},
-                "profile": {"test": test}, "executable": "/x/target/laws-1"})
-        };
-        assert_eq!(Binary::of(&artifact(false)), None);
-        let binary = Binary::of(&artifact(true)).unwrap();
-        assert_eq!(binary.title(), "cargo test -p core --test laws");
-        let command = binary.command("/lib");
-        assert_eq!(command.get_current_dir(), Some("/x/core".as_ref()));
-        assert!(command.get_envs().any(|(name, value)| name == "CARGO_PKG_VERSION" && value == Some("0.1.0".as_ref())));
-    }
-
-    #[test]
-    fn a_package_is_named_by_its_name_or_its_folder() {
-        assert_eq!(name("path+file:///x/idempotent-core#0.1.0"), ("idempotent-core", "0.1.0"));
-        assert_eq!(name("path+file:///x/y#idempotent-rs@0.1.0"), ("idempotent-rs", "0.1.0"));
-    }
-}

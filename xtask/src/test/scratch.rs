@@ -74,29 +74,3 @@ fn free(folder: &Path) -> Option<u64> {
     status.success().then_some(())?;
     told.lines().last()?.split_whitespace().nth(3)?.parse().ok()
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_is_deleted_except_for_its_logs() {
-        let place = std::env::temp_dir().join(format!("idempotent-scratch-{}", std::process::id()));
-        for kept in [false, true] {
-            fs::create_dir_all(place.join("data/of a server")).unwrap();
-            fs::write(place.join("file"), "").unwrap();
-            if kept {
-                fs::create_dir(place.join("idempotent-logs")).unwrap();
-            }
-            let scratch = Scratch(Some(place.clone()));
-            let mut command = Command::new("true");
-            scratch.tell(&mut command);
-            assert!(command.get_envs().any(|(name, value)| name == "TMPDIR" && value == Some(place.as_os_str())));
-            drop(scratch);
-            let left = fs::read_dir(&place).map_or(0, Iterator::count);
-            assert_eq!((place.exists(), left), (kept, usize::from(kept)));
-        }
-        fs::remove_dir_all(&place).unwrap();
-    }
-}
