@@ -34,9 +34,6 @@ impl Measured {
     }
 
     /// Prints the times of the part, and writes them to the file for [`check`].
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn end(self, part: &str) -> Result<(), Box<dyn Error>> {
         let (wall, cpu) = (self.start.elapsed().as_secs(), processor() - self.before);
         let slowness = self.speed.end();

@@ -43,9 +43,6 @@ pub(crate) struct Options {
 
 impl Options {
     /// Returns the files to mutate, each with its area.
-    ///
-    /// # Errors
-    /// A word is neither an area nor a file of one.
     fn files(&self) -> Result<Vec<(&'static Area, String)>, Box<dyn Error>> {
         let mut all = Vec::new();
         for area in &AREAS {
@@ -79,56 +76,31 @@ pub(crate) fn run(options: &Options) -> Done {
         return Ok(true);
     }
     let tool = Tool::ready()?;
-    let mut total = Total::default();
+    let (mut mutants, mut survived) = (0, 0);
     for area in &AREAS {
         let files: Vec<_> = files.iter().filter(|(of, _)| of.name == area.name).map(|(_, file)| file.clone()).collect();
         mutate(&tool, area, &files, |file, figures, survivors| {
-            total.note(options, file, figures, survivors, tool.commit())
+            println!("xtask mutants: {file}: {figures}");
+            survivors.iter().for_each(|survivor| println!("  survived: {survivor}"));
+            mutants += figures.mutants;
+            survived += figures.survived;
+            if options.write { write(file, figures, tool.commit()) } else { Ok(()) }
         })?;
     }
-    println!("xtask mutants: {} mutants, {} survived", total.mutants, total.survived);
-    Ok(total.survived == 0)
+    println!("xtask mutants: {mutants} mutants, {survived} survived");
+    Ok(survived == 0)
 }
 
-/// The sums of all files.
-#[derive(Debug, Default)]
-struct Total {
-    mutants: u64,
-    survived: u64,
-}
-
-impl Total {
-    /// Adds the figures of a file, prints them, and writes its row if wanted.
-    ///
-    /// # Errors
-    /// The page cannot be written.
-    fn note(
-        &mut self,
-        options: &Options,
-        file: &str,
-        figures: Figures,
-        survivors: &[String],
-        commit: &str,
-    ) -> Result<(), Box<dyn Error>> {
-        println!("xtask mutants: {file}: {figures}");
-        survivors.iter().for_each(|survivor| println!("  survived: {survivor}"));
-        self.mutants += figures.mutants;
-        self.survived += figures.survived;
-        if options.write {
-            let path = root()?.join("docs/mutants.md");
-            let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
-            rows.insert(file.to_owned(), Row { figures, date: date()?, commit: commit.to_owned() });
-            let areas: Result<Vec<_>, _> = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect();
-            fs::write(&path, page(&rows, &areas.map_err(|error: Box<dyn Error>| error)?))?;
-        }
-        Ok(())
-    }
+/// Writes the row of a file into the page.
+fn write(file: &str, figures: Figures, commit: &str) -> Result<(), Box<dyn Error>> {
+    let path = root()?.join("docs/mutants.md");
+    let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
+    rows.insert(file.to_owned(), Row { figures, date: date()?, commit: commit.to_owned() });
+    let areas = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    Ok(fs::write(&path, page(&rows, &areas))?)
 }
 
 /// Tests all mutants of the files, which belong to the area. Passes each file's figures and survivors to `note`.
-///
-/// # Errors
-/// The mutants cannot be listed or built, a test fails without a mutant, or `note` fails.
 fn mutate(
     tool: &Tool,
     area: &'static Area,

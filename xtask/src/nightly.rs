@@ -84,9 +84,6 @@ pub(crate) fn run(options: &Options) -> Done {
 }
 
 /// Returns the entries of the page, none if there is no page.
-///
-/// # Errors
-/// The page cannot be read.
 fn recorded(page: &Path) -> Result<BTreeMap<String, Entry>, Box<dyn Error>> {
     match fs::read_to_string(page) {
         Ok(page) => Ok(page::read(&page)),

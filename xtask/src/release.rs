@@ -10,9 +10,6 @@ const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const SEMVER: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
 /// Runs all checks of a release, even after a failure.
-///
-/// # Errors
-/// The paths of the workspace are unknown, or a program cannot be installed.
 pub(crate) fn run() -> Done {
     let mut report = Report::default();
     report.check("packages", check::packages::packages);

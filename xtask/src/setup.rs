@@ -87,9 +87,6 @@ pub(crate) fn browser() -> Done {
 }
 
 /// Installs into a folder of the target folder, which is empty first, unless it has what is `wanted`. Returns the folder.
-///
-/// # Errors
-/// The installation fails.
 pub(crate) fn once(
     folder: &str,
     wanted: &str,

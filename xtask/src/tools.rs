@@ -74,9 +74,6 @@ pub(crate) fn capture(command: &mut Command) -> io::Result<(ExitStatus, String)>
 }
 
 /// Runs a command silently.
-///
-/// # Errors
-/// The command cannot be started, or fails; the error has its output.
 pub(crate) fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
     let (status, output) = capture(command).map_err(|e| format!("{}: {e}", command.get_program().display()))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
@@ -104,18 +101,12 @@ pub(crate) fn concurrently<T: Send, R: Send>(
 }
 
 /// Returns the date and the time, in UTC.
-///
-/// # Errors
-/// The program `date` cannot be started.
 pub(crate) fn date() -> Result<String, Box<dyn Error>> {
     let (_, date) = capture(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?;
     Ok(date.trim().to_owned())
 }
 
 /// Returns the path of a program from its crate, and installs this version into the target folder unless it is there.
-///
-/// # Errors
-/// The program cannot be installed.
 pub(crate) fn program(name: &str, version: &str) -> Result<PathBuf, Box<dyn Error>> {
     let folder = target()?.join("tools").join(format!("{name}-{version}"));
     let program = folder.join("bin").join(name);

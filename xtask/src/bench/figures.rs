@@ -21,9 +21,6 @@ pub(crate) enum Goal {
 
 impl Figure {
     /// Parses a line of output.
-    ///
-    /// # Errors
-    /// The line is invalid. The error names it, and the reason.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("a bench printed `{line}`: {what}");
         let object: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
@@ -93,9 +90,6 @@ pub(crate) fn is_unmeasured(page: &str, name: &str) -> bool {
 }
 
 /// Returns the page with a new table of one bench.
-///
-/// # Errors
-/// The page has no place for the table.
 pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
     let (begin, end) = markers(name);
     let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());

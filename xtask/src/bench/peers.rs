@@ -16,9 +16,6 @@ const SOURCE: &str = "benches/peers";
 /// Installs the peers whose versions have changed, and returns the environment of the bench.
 ///
 /// axum-idempotent needs Redis 7.4 or later, so all of them run on Redis 8.0, unless the environment names a server.
-///
-/// # Errors
-/// A peer cannot be installed. The error names it.
 pub(super) fn install() -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
     let folder = target()?.join("peers");
     fs::create_dir_all(&folder)?;

@@ -9,9 +9,6 @@ const FIRST: [(&str, &str, usize); 2] =
     [("idempotent-first", "a program on the memory store", 60), ("idempotent-consume", "README's first command", 130)];
 
 /// Returns a line for each package that needs too many crates.
-///
-/// # Errors
-/// cargo cannot draw the tree.
 pub(super) fn first() -> Findings {
     let mut findings = Vec::new();
     for (package, what, limit) in FIRST {

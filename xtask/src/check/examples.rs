@@ -12,9 +12,6 @@ const SHORTER: [(&str, usize); 1] = [("consume.rs", 120)];
 const FOLDERS: [&str; 2] = ["examples", "examples/first"];
 
 /// Returns a line for each breach of the rules.
-///
-/// # Errors
-/// The files of the checkout cannot be listed.
 pub(super) fn examples() -> Findings {
     let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "rs");
     let sources = texts(|path| path.starts_with("examples") && is_source(path))?;

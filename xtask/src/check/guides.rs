@@ -15,9 +15,6 @@ const TRANSLATED: &str = "zh/";
 const README: [&str; 2] = ["README.zh-CN.md", "README.md"];
 
 /// Returns a line for each breach of the rules.
-///
-/// # Errors
-/// A file is missing, or the files of the checkout cannot be listed.
 pub(super) fn guides() -> Findings {
     let files = texts(|path| {
         let is_page = path.extension().is_some_and(|extension| extension == "md");

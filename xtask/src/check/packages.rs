@@ -42,9 +42,6 @@ struct Package {
 }
 
 /// Returns a line for each rule that a package breaks.
-///
-/// # Errors
-/// cargo cannot create the archives, or an archive cannot be read.
 pub(crate) fn packages() -> Findings {
     let mut published = heavy::packages()?;
     published.retain(|package| package["publish"].is_null());

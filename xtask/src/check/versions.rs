@@ -4,9 +4,6 @@ use crate::report::Findings;
 use crate::tools::root;
 
 /// Returns a line for each version that the README names, and on which a suite failed or none ran, as `docs/servers.md` shows.
-///
-/// # Errors
-/// A page cannot be read, or the README names no version.
 pub(super) fn versions() -> Findings {
     let root = root()?;
     let read = |page: &str| std::fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"));

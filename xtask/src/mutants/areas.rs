@@ -169,9 +169,6 @@ pub(super) const AREAS: [Area; 17] = [
 ];
 
 /// Returns the source files of an area, in order, without test modules.
-///
-/// # Errors
-/// Git cannot list the files.
 pub(super) fn files(area: &Area) -> Result<Vec<String>, Box<dyn Error>> {
     let folder = Path::new(area.folder);
     let is_test = |stem: &Path| {

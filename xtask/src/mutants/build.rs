@@ -55,9 +55,6 @@ pub(super) struct SwitchedBuild<'a> {
 
 impl SwitchedBuild<'_> {
     /// Writes the mutants into the clone, and leaves out those that do not compile, until the library compiles.
-    ///
-    /// # Errors
-    /// A file cannot be read or written, or an error of the compiler belongs to no mutant.
     pub(super) fn prepare(&mut self, command: impl Fn(&[&str]) -> Command) -> Result<(), Box<dyn Error>> {
         let mut sources = BTreeMap::new();
         for mutant in &self.mutants {
@@ -117,9 +114,6 @@ impl SwitchedBuild<'_> {
 }
 
 /// Builds the tests of a set, and returns the paths of their programs, each with the folder of its package.
-///
-/// # Errors
-/// The tests do not compile.
 pub(super) fn programs(tests: TestSet, mut command: Command) -> Result<Vec<(PathBuf, PathBuf)>, Box<dyn Error>> {
     command.args(["--no-run", "--message-format=json", "--package", tests.0]).args(tests.build_arguments());
     let messages = messages(&mut command)?;

@@ -39,9 +39,6 @@ struct Test {
 impl TestProgram {
     /// Runs each test in a process of its own and without a mutant, and notes the mutants that the test reaches. A test that
     /// fails while others run, whose servers slow it down, runs once more by itself.
-    ///
-    /// # Errors
-    /// A test fails, or the program cannot be started.
     pub(super) fn observe(
         path: &Path,
         folder: &Path,

@@ -21,9 +21,6 @@ pub(super) struct Tool {
 
 impl Tool {
     /// Installs the program, and updates the clone to the last commit.
-    ///
-    /// # Errors
-    /// One of these steps fails.
     pub(super) fn ready() -> Result<Self, Box<dyn Error>> {
         let folder = target()?.join("mutants");
         fs::create_dir_all(&folder)?;
@@ -45,9 +42,6 @@ impl Tool {
     }
 
     /// Returns the mutants of the files, as cargo-mutants lists them.
-    ///
-    /// # Errors
-    /// The tool fails, or its list cannot be read.
     pub(super) fn list(&self, area: &Area, files: &[String]) -> Result<Vec<Value>, Box<dyn Error>> {
         let mut command = self.in_tree(Command::new(&self.program));
         command.args(["mutants", "--list", "--json", "--package", area.package]);
@@ -65,9 +59,6 @@ impl Tool {
     }
 
     /// Restores the source in the clone.
-    ///
-    /// # Errors
-    /// Git fails.
     pub(super) fn restore(&self) -> Result<(), Box<dyn Error>> {
         ran(Command::new("git").arg("-C").arg(&self.tree).args(["checkout", "--quiet", "--force", "."]))
     }

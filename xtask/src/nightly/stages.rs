@@ -51,9 +51,6 @@ impl Stage {
     }
 
     /// Returns the variables, and installs the programs that they name.
-    ///
-    /// # Errors
-    /// A server cannot be installed.
     pub(super) fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
         Ok(match self.environment {
             Environment::Plain => vec![],
@@ -71,9 +68,6 @@ impl Stage {
     }
 
     /// Returns the versions of the servers on which the stage runs, if the page about servers lists the stage.
-    ///
-    /// # Errors
-    /// A server is not installed.
     pub(super) fn versions(&self) -> Result<Option<String>, Box<dyn Error>> {
         Ok(match self.environment {
             Environment::Plain if self.name == TESTS => Some(flavours::of_the_system()?),

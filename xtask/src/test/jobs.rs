@@ -38,9 +38,6 @@ pub(super) struct SelectedTests {
 
 impl SelectedTests {
     /// Returns the job that runs these tests.
-    ///
-    /// # Errors
-    /// The binary was not built.
     pub(super) fn of(&self, built: &Built) -> Result<Job, Box<dyn Error>> {
         let is_it = |binary: &&Binary| binary.package == self.package && binary.target == self.target;
         let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("{} was not built", self.target))?;

@@ -82,9 +82,6 @@ impl Part {
 }
 
 /// Returns the tests of each binary that `test` leaves to `test extras`, counted by module.
-///
-/// # Errors
-/// A binary cannot list its tests.
 pub(super) fn left_out(binaries: &[Binary], libraries: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let mut left = Vec::new();
     for binary in binaries {
@@ -95,9 +92,6 @@ pub(super) fn left_out(binaries: &[Binary], libraries: &str) -> Result<Vec<Strin
 }
 
 /// Returns the number of tests in each module that `test` leaves to `test extras`.
-///
-/// # Errors
-/// The binary cannot list its tests.
 pub(super) fn extras_of(binary: &Binary, libraries: &str) -> Result<BTreeMap<String, usize>, Box<dyn Error>> {
     let mut list = binary.command(libraries);
     let (status, names) = capture(list.args([EXTRAS, "--list", "--format", "terse"]))?;
