@@ -1,6 +1,5 @@
 //! All checks without a test run. The checks write nothing into the tree.
 mod cases;
-mod crates;
 mod equal_lines;
 mod examples;
 mod guides;
@@ -66,7 +65,7 @@ fn all() -> Done {
     report.check("versions of servers", versions::versions);
     report.check("prose", prose::prose);
     report.check("deployment samples", deployment_samples);
-    report.check("crates of the first build", crates::first);
+    report.check("crates of the first build", packages::first_build);
     let lints = ["--", "-D", "warnings"];
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(heavy::everything_else()?).args(lints);

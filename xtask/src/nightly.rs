@@ -1,5 +1,4 @@
 //! The command `cargo xtask nightly`: runs every stage in turn, and writes one page.
-mod entry;
 mod page;
 mod stages;
 
@@ -10,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use self::entry::{Entry, Outcome};
+use self::page::{Entry, Outcome};
 use self::stages::Stage;
 use crate::setup;
 use crate::tools::{Done, capture, cargo, date, root, target};

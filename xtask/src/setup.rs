@@ -112,14 +112,15 @@ pub(crate) fn once(
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all
 /// programs exist.
 fn install(needed: &[Needed]) -> Done {
-    let packages = missing(needed, installed);
+    let missing = || needed.iter().filter(|(program, _)| which(program).is_none());
+    let packages: Vec<_> = missing().flat_map(|(_, packages)| packages.iter().copied()).collect();
     if packages.is_empty() {
         let programs: Vec<&str> = needed.iter().map(|(program, _)| *program).collect();
         println!("xtask setup: found {}", programs.join(", "));
         return Ok(true);
     }
     let list = packages.join(" ");
-    if !installed("apt-get") {
+    if which("apt-get").is_none() {
         println!("xtask setup: this is no Debian; install what brings {list} there");
         return Ok(false);
     }
@@ -131,24 +132,8 @@ fn install(needed: &[Needed]) -> Done {
     let install = [&["install", "--yes", "--no-install-recommends"][..], &packages].concat();
     // The package lists may be missing or old.
     let done = apt_get(&install)? || apt_get(&["update"])? && apt_get(&install)?;
-    if !done {
-        println!("xtask setup: apt-get could not install {list}");
-        return Ok(false);
-    }
-    let still = missing(needed, installed);
-    if !still.is_empty() {
-        println!("xtask setup: installed, and still not on the PATH: {}", still.join(" "));
-    }
-    Ok(still.is_empty())
-}
-
-/// Returns the packages of missing programs.
-fn missing(needed: &[Needed], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    needed.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
-}
-
-fn installed(program: &str) -> bool {
-    which(program).is_some()
+    missing().for_each(|(program, _)| println!("xtask setup: {program} is still missing"));
+    Ok(done && missing().next().is_none())
 }
 
 /// Determines the user by the process itself. A system without this information has no apt-get either.

@@ -1,5 +1,4 @@
 //! The command `cargo xtask test`: builds all targets, runs a part of the tests, and counts the results.
-mod binary;
 mod build;
 mod extras;
 mod jobs;
@@ -12,8 +11,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
-use self::binary::{THREADS, libraries};
-use self::build::Built;
+use self::build::{Built, THREADS, libraries};
 use self::jobs::{Job, LANES, Tally};
 use self::part::{Part, left_out};
 use self::scratch::Scratch;

@@ -9,14 +9,9 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     pub(crate) floor: Option<f64>,
     pub(crate) ratio: Option<f64>,
-    pub(crate) goal: Option<Goal>,
+    /// The goal, such as `<= 5`, and the share of it that the figure takes.
+    pub(crate) goal: Option<(String, f64)>,
     pub(crate) met: Option<bool>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Goal {
-    AtMost(f64),
-    AtLeast(f64),
 }
 
 impl Figure {
@@ -29,11 +24,21 @@ impl Figure {
         let at = object["concurrency"].as_u64().map_or_else(String::new, |tasks| format!(", {tasks} at once"));
         let store = text("store").unwrap_or_else(|| "executor".to_owned());
         let case = text("case").ok_or_else(|| wrong("no `case`"))?;
-        let goal = text("goal").map(|goal| Goal::parse(&goal).ok_or_else(|| wrong("a `goal` is `<= 5` or `>= 0.9`")));
+        let unit = text("unit").ok_or_else(|| wrong("no `unit`"))?;
+        let value = number("value").ok_or_else(|| wrong("no `value`"))?;
+        let share = |goal: &str| match (goal.split_once(' ')?, number("ratio").unwrap_or(value)) {
+            (("<=", limit), judged) => Some(judged / limit.parse::<f64>().ok()?),
+            ((">=", limit), judged) => Some(limit.parse::<f64>().ok()? / judged),
+            _ => None,
+        };
+        let goal = text("goal").map(|goal| match share(&goal) {
+            Some(share) => Ok((goal, share)),
+            None => Err(wrong("a `goal` is `<= 5` or `>= 0.9`")),
+        });
         Ok(Self {
             name: format!("{store} {case}{at}"),
-            unit: text("unit").ok_or_else(|| wrong("no `unit`"))?,
-            value: number("value").ok_or_else(|| wrong("no `value`"))?,
+            unit,
+            value,
             floor: number("floor"),
             ratio: number("ratio"),
             goal: goal.transpose()?,
@@ -44,27 +49,6 @@ impl Figure {
     /// Returns the value that is compared with the goal.
     pub(crate) fn judged(&self) -> f64 {
         self.ratio.unwrap_or(self.value)
-    }
-}
-
-impl Goal {
-    fn parse(text: &str) -> Option<Self> {
-        let (sign, number) = text.split_once(' ')?;
-        let number = number.parse().ok()?;
-        match sign {
-            "<=" => Some(Self::AtMost(number)),
-            ">=" => Some(Self::AtLeast(number)),
-            _ => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Goal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AtMost(limit) => write!(f, "<= {limit}"),
-            Self::AtLeast(limit) => write!(f, ">= {limit}"),
-        }
     }
 }
 
@@ -102,7 +86,7 @@ fn table(figures: &[Figure]) -> String {
     let mut table = String::from("| figure | value | floor | ratio | goal | met |\n|---|---|---|---|---|---|\n");
     for figure in figures {
         let number = |figure: Option<f64>| figure.map_or_else(String::new, rounded);
-        let goal = figure.goal.map_or_else(String::new, |goal| goal.to_string());
+        let goal = figure.goal.as_ref().map_or("", |(goal, _)| goal);
         let met = figure.met.map_or("", |met| if met { "yes" } else { "**no**" });
         let (value, floor, ratio) = (rounded(figure.value), number(figure.floor), number(figure.ratio));
         table += &format!("| {} | {value} {} | {floor} | {ratio} | {goal} | {met} |\n", figure.name, figure.unit);

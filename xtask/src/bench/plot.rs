@@ -1,5 +1,5 @@
 //! Plots of the figures as SVG, with one bar in each row and its name in front.
-use super::figures::{Figure, Goal, rounded};
+use super::figures::{Figure, rounded};
 
 const WIDTH: usize = 960;
 const ROW: usize = 22;
@@ -15,11 +15,7 @@ const FLOOR: &str = "#969696";
 /// Plots each figure as a share of its goal. A figure that is better than its goal ends before the line.
 pub(super) fn against_goals(figures: &[Figure]) -> String {
     let mut rows = Vec::new();
-    for (figure, goal) in figures.iter().filter_map(|figure| Some((figure, figure.goal?))) {
-        let share = match goal {
-            Goal::AtMost(limit) => figure.judged() / limit,
-            Goal::AtLeast(limit) => limit / figure.judged(),
-        };
+    for (figure, (goal, share)) in figures.iter().filter_map(|figure| Some((figure, figure.goal.as_ref()?))) {
         let missed = figure.met == Some(false);
         let label = format!("{} (goal {goal}){}", rounded(figure.judged()), if missed { ", missed" } else { "" });
         // Twice the goal fills the width.

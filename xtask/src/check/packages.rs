@@ -1,6 +1,8 @@
-//! The packages that will be published: their manifests, and the contents of their archives.
+//! The packages that will be published: their manifests, the contents of their archives, and the number of crates that a new
+//! user builds first. Each crate costs seconds before the first run.
 //!
 //! No rule requires `homepage` and `repository`, because the address of the repository is not known yet.
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::process::Command;
@@ -10,6 +12,10 @@ use serde_json::Value;
 use crate::heavy;
 use crate::report::Findings;
 use crate::tools::{capture, cargo, root, target};
+
+/// A package, its role for a new user, and the maximum number of crates that it may need, including itself.
+const FIRST: [(&str, &str, usize); 2] =
+    [("idempotent-first", "a program on the memory store", 60), ("idempotent-consume", "README's first command", 130)];
 
 /// The workflow that tests each change.
 const WORKFLOW: &str = ".github/workflows/ci.yml";
@@ -29,6 +35,27 @@ const PACKAGE: u64 = 1 << 20;
 
 /// The registry's limits of keywords: their number, and their length in bytes.
 const KEYWORDS: (usize, usize) = (5, 20);
+
+/// Returns a line for each package that needs too many crates.
+pub(crate) fn first_build() -> Findings {
+    let mut findings = Vec::new();
+    for (package, what, limit) in FIRST {
+        let tree = ["tree", "--locked", "--package", package, "--edges", "normal,build", "--prefix", "none"];
+        let output = cargo(&tree)?.output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        // Cargo reports downloads on the other stream.
+        let tree = String::from_utf8_lossy(&output.stdout);
+        // Cargo marks repetitions with `(*)`.
+        let crates = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.is_empty());
+        let crates = crates.collect::<BTreeSet<_>>().len();
+        if crates > limit {
+            findings.push(format!("{package}, {what}: {crates} crates, at most {limit}"));
+        }
+    }
+    Ok(findings)
+}
 
 /// A package as its users get it.
 #[derive(Debug)]

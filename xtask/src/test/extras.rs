@@ -2,8 +2,7 @@
 //! and the PostgreSQL store on hash partitions.
 use std::error::Error;
 
-use super::binary::{Binary, libraries};
-use super::build::Built;
+use super::build::{Built, libraries};
 use super::jobs::{Job, LANES, SelectedTests, Tally, run};
 use super::part::{Part, extras_of};
 use super::scratch::Scratch;
@@ -78,8 +77,7 @@ const ON_FLAVOURS: [(&str, &str, &[&Flavour]); 8] = [
 fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error>> {
     let mut jobs = Vec::new();
     for (package, filter, flavours) in ON_FLAVOURS {
-        let is_it = |binary: &&Binary| binary.package == package && binary.target == "suite";
-        let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("nothing of {package} was built"))?;
+        let binary = built.binary(package, "suite")?;
         for flavour in flavours {
             let mut command = binary.command(libraries);
             command.arg(filter).envs([flavour.environment()?]);

@@ -5,8 +5,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::binary::{Binary, libraries};
-use super::build::Built;
+use super::build::{Built, libraries};
 use super::scratch::Scratch;
 use crate::tools::{capture, concurrently};
 
@@ -39,9 +38,7 @@ pub(super) struct SelectedTests {
 impl SelectedTests {
     /// Returns the job that runs these tests.
     pub(super) fn of(&self, built: &Built) -> Result<Job, Box<dyn Error>> {
-        let is_it = |binary: &&Binary| binary.package == self.package && binary.target == self.target;
-        let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("{} was not built", self.target))?;
-        let mut command = binary.command(&libraries()?);
+        let mut command = built.binary(self.package, self.target)?.command(&libraries()?);
         command.args(self.arguments);
         Ok(Job { title: self.what.to_owned(), command, is_selection: true })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::Command;
 
-use super::binary::Binary;
+use super::build::Binary;
 use crate::tools::capture;
 
 /// The module whose tests belong to `test extras`.

@@ -1,16 +1,15 @@
 //! The lints, docs and tests of RocketMQ, whose client and broker take minutes to build.
 use std::error::Error;
 use std::process::Command;
-use std::time::Instant;
 
-use super::binary::libraries;
+use super::build::{self, libraries};
+use super::counted;
 use super::jobs::{Job, LANES, SelectedTests, Tally, run};
 use super::scratch::Scratch;
-use super::{build, counted};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
 use crate::setup::packaged;
-use crate::tools::{Done, cargo, stream};
+use crate::tools::{Done, cargo};
 
 /// The packages that have the feature of the client.
 const PROGRAMS: [&str; 6] = [
@@ -50,17 +49,18 @@ pub(crate) fn rocketmq() -> Done {
         println!("xtask test rocketmq: what to run on is not there");
         return Ok(false);
     }
-    let mut tally = Tally::default();
+    let (mut tally, scratch) = (Tally::default(), Scratch::new());
     let arguments = with_client();
     let mut lints = cargo(&["clippy", "--locked", "--all-targets"])?;
     lints.args(&arguments).args(["--", "-D", "warnings"]);
-    timed("lints", &mut lints, &mut tally)?;
-    let alone = format!("idempotent-rs/{FEATURE}");
-    let mut check = cargo(&["check", "--locked", "--package", "idempotent-rs", "--no-default-features"])?;
-    timed("facade with this feature alone", check.args(["--features", &alone]), &mut tally)?;
+    let mut alone = cargo(&["check", "--locked", "--package", "idempotent-rs", "--no-default-features"])?;
+    alone.args(["--features", &format!("idempotent-rs/{FEATURE}")]);
     let mut docs = cargo(&["doc", "--no-deps", "--locked", "--package", PACKAGE])?;
-    timed("docs", docs.env("RUSTDOCFLAGS", "-D warnings"), &mut tally)?;
-    run_tests(&arguments, &mut tally)?;
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    let builds = [("lints", lints), ("facade with this feature alone", alone), ("docs", docs)];
+    let build = |(title, command): (&str, Command)| Job { title: title.to_owned(), command, is_selection: false };
+    run(builds.map(build).into(), 1, &scratch, &mut tally);
+    run_tests(&arguments, &scratch, &mut tally)?;
     tally.tell();
     Ok(tally.is_good("test rocketmq"))
 }
@@ -72,22 +72,10 @@ fn with_client() -> Vec<String> {
     packages.chain(["--features".to_owned(), features]).collect()
 }
 
-/// Runs a command, and counts its result.
-fn timed(what: &str, command: &mut Command, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let start = Instant::now();
-    if !stream(command, |_| {})?.success() {
-        tally.fail(what);
-    }
-    println!("xtask test rocketmq: {what}: {} s", start.elapsed().as_secs());
-    Ok(())
-}
-
 /// Builds and runs the tests.
-fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let (start, scratch) = (Instant::now(), Scratch::new());
+fn run_tests(arguments: &[String], scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let built = counted(build::of(&arguments)?, tally);
-    println!("xtask test rocketmq: built in {} s", start.elapsed().as_secs());
     let libraries = libraries()?;
     let of_adapter = built.binaries().iter().filter(|binary| binary.package == PACKAGE);
     // The longest job is one of these, so they start first.
@@ -104,6 +92,6 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Erro
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
     docs.args(&arguments);
     jobs.push(Job { title: "doc tests".to_owned(), command: docs, is_selection: true });
-    run(jobs, LANES, &scratch, tally);
+    run(jobs, LANES, scratch, tally);
     Ok(())
 }
