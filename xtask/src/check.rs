@@ -1,7 +1,6 @@
 //! All checks without a test run. The checks write nothing into the tree.
 mod cases;
 mod equal_lines;
-mod examples;
 mod guides;
 mod imports;
 mod licenses;
@@ -55,7 +54,6 @@ fn all() -> Done {
     for (name, check) in sources::CHECKS {
         report.check(name, check);
     }
-    report.check("examples", examples::examples);
     report.check("equal lines", equal_lines::equal_lines);
     report.check("import circles", imports::circles);
     report.check("published cases", cases::cases);

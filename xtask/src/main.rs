@@ -1,7 +1,6 @@
 //! Commands for this repository, for developers and CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
-mod book;
 mod budget;
 mod check;
 mod heavy;
@@ -79,7 +78,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Check { what } => check::run(what),
         Command::Fix => outside::fix(),
-        Command::Book => book::build(),
+        Command::Book => programs::book(),
         Command::Setup(options) => setup::run(&options),
         Command::Nightly(options) => nightly::run(&options),
         Command::Mutants(options) => mutants::run(&options),

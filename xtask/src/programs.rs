@@ -1,7 +1,9 @@
-//! The commands `cargo xtask sim`, `sim scale` and `chaos`. The programs parse their own arguments and print their own results.
-use std::process::ExitCode;
+//! The commands `cargo xtask sim`, `sim scale` and `chaos`, whose programs parse their own arguments and print their own results,
+//! and `cargo xtask book`, which builds the guides as a site.
+use std::fs;
+use std::process::{Command, ExitCode};
 
-use crate::tools::cargo;
+use crate::tools::{Done, cargo, program, ran, root, stream};
 
 /// The command of the simulators, with optimisation.
 const SIMULATOR: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "idempotent-simulator", "--bin"];
@@ -33,6 +35,28 @@ fn features(arguments: &[String]) -> impl Iterator<Item = &'static str> {
     let broker = arguments.windows(2).find(|pair| pair[0] == "--broker").map(|pair| &pair[1]);
     let is_needed = move |feature: &&str| [play, broker].iter().flatten().any(|name| name.starts_with(feature));
     CLIENTS.into_iter().filter(is_needed)
+}
+
+const MDBOOK: &str = "0.5.4";
+const MERMAID: &str = "0.17.1";
+
+/// Builds the site into `target/book/site`.
+pub(crate) fn book() -> Done {
+    let (mdbook, mermaid) = (program("mdbook", MDBOOK)?, program("mdbook-mermaid", MERMAID)?);
+    let (root, folder) = (root()?, root()?.join("target/book"));
+    fs::create_dir_all(&folder)?;
+    // The configuration names this folder, so another target folder of cargo does not count. `install` writes the scripts for diagrams, and edits the configuration that it finds next to them.
+    fs::copy(root.join("book.toml"), folder.join("book.toml"))?;
+    ran(Command::new(&mermaid).arg("install").arg(&folder))?;
+    let tools = mermaid.parent().map(|bin| bin.as_os_str().to_owned()).into_iter();
+    let path = tools.chain(std::env::var_os("PATH")).collect::<Vec<_>>().join(":".as_ref());
+    let mut build = Command::new(mdbook);
+    build.arg("build").arg(&root).arg("--dest-dir").arg(folder.join("site")).env("PATH", path);
+    let built = stream(&mut build, |_| ())?.success();
+    if built {
+        println!("xtask book: open {}", folder.join("site/index.html").display());
+    }
+    Ok(built)
 }
 
 /// Runs a program of the workspace that parses its arguments and chooses its exit codes.

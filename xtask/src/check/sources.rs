@@ -9,8 +9,12 @@ use crate::tools::root;
 
 type Check = (&'static str, fn() -> Findings);
 
-pub(super) const CHECKS: [Check; 3] =
-    [("file sizes", sizes), ("machine paths and registry hosts", machine), ("clocks in core", clocks)];
+pub(super) const CHECKS: [Check; 4] = [
+    ("file sizes", sizes),
+    ("machine paths and registry hosts", machine),
+    ("clocks in core", clocks),
+    ("examples", examples),
+];
 
 /// The crates that users depend on, except the facade, the test kit and the console.
 pub(super) const CRATES: [&str; 21] = [
@@ -61,14 +65,20 @@ const HOSTS: [&str; 7] = [
 ];
 
 fn machine() -> Findings {
+    let finding = |line: &str| {
+        let folder = FOLDERS.iter().find(|folder| names_folder(line, folder));
+        let what = folder.or_else(|| HOSTS.iter().find(|host| line.contains(*host)))?;
+        Some(format!("`{what}` is of one machine, not of the project"))
+    };
+    in_lines(|path| path.file_name().is_none_or(|name| name != "Cargo.lock"), finding)
+}
+
+/// Returns the findings in the lines of the wanted files, each with its place.
+fn in_lines(wanted: impl Fn(&Path) -> bool, finding: impl Fn(&str) -> Option<String>) -> Findings {
     let mut found = Vec::new();
-    for (path, text) in texts(|path| path.file_name().is_none_or(|name| name != "Cargo.lock"))? {
-        for (number, line) in (1..).zip(text.lines()) {
-            let folder = FOLDERS.iter().find(|folder| names_folder(line, folder));
-            if let Some(what) = folder.or_else(|| HOSTS.iter().find(|host| line.contains(*host))) {
-                found.push(format!("{}:{number}: `{what}` is of one machine, not of the project", path.display()));
-            }
-        }
+    for (path, text) in texts(wanted)? {
+        let findings = (1..).zip(text.lines()).filter_map(|(number, line)| Some((number, finding(line)?)));
+        found.extend(findings.map(|(number, finding)| format!("{}:{number}: {finding}", path.display())));
     }
     Ok(found)
 }
@@ -85,16 +95,63 @@ fn names_folder(line: &str, folder: &str) -> bool {
 /// Finds direct uses of the system time. Code that does not use a `Clock` cannot be tested.
 fn clocks() -> Findings {
     let core = Path::new("idempotent-core/src");
-    let mut found = Vec::new();
-    for (path, text) in texts(|path| path.starts_with(core) && path != core.join("clock.rs"))? {
-        for (number, line) in (1..).zip(text.lines()) {
-            let code = line.split("//").next().unwrap_or_default();
-            if code.contains("Instant::now") || code.contains("SystemTime::now") {
-                found.push(format!("{}:{number}: ask the `Clock`: {}", path.display(), line.trim()));
-            }
-        }
+    let finding = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        let is_found = code.contains("Instant::now") || code.contains("SystemTime::now");
+        is_found.then(|| format!("ask the `Clock`: {}", line.trim()))
+    };
+    in_lines(|path| path.starts_with(core) && path != core.join("clock.rs"), finding)
+}
+
+/// The maximum number of lines of an example.
+const EXAMPLE_LINES: usize = 150;
+/// The examples with a lower limit: a name and the maximum number of lines.
+const SHORTER: [(&str, usize); 1] = [("consume.rs", 120)];
+/// The folders that contain examples.
+const EXAMPLES: [&str; 2] = ["examples", "examples/first"];
+
+/// Checks that an example is one short file, which starts with a sentence. Larger programs belong in `apps`.
+fn examples() -> Findings {
+    let is_source = |path: &Path| path.extension().is_some_and(|extension| extension == "rs");
+    let sources = texts(|path| path.starts_with("examples") && is_source(path))?;
+    if sources.is_empty() {
+        return Err("examples: no sources found; adapt the check to the new folder".into());
     }
-    Ok(found)
+    Ok(sources.iter().flat_map(|(path, text)| breaches(path, text)).collect())
+}
+
+/// Checks one source file below `examples`.
+fn breaches(path: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let shown = path.display();
+    if !EXAMPLES.iter().any(|folder| path.parent() == Some(Path::new(folder))) || is_split(text) {
+        found.push(format!("{shown}: an example is one file; move a larger program to apps/"));
+    }
+    let lines = text.lines().count();
+    let limit = SHORTER.iter().find(|(name, _)| path.ends_with(name)).map_or(EXAMPLE_LINES, |(_, limit)| *limit);
+    if lines > limit {
+        found.push(format!("{shown}: {lines} lines, limit {limit}; split the example by subject"));
+    }
+    if !starts_with_sentence(text) {
+        found.push(format!("{shown}: line 1 must be a sentence: `//! Shows ….`; the first paragraph says what runs"));
+    }
+    found
+}
+
+/// Returns whether the source includes another file as a module.
+fn is_split(text: &str) -> bool {
+    text.lines().map(str::trim).any(|line| {
+        let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
+        line.starts_with("#[path") || line.starts_with("mod ") && line.ends_with(';')
+    })
+}
+
+/// Returns whether the module's doc starts on the first line, with a paragraph that starts with a capital letter and ends
+/// with a period.
+fn starts_with_sentence(text: &str) -> bool {
+    let paragraph: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+    let paragraph = paragraph.join(" ");
+    paragraph.starts_with(|first: char| first.is_ascii_uppercase()) && paragraph.ends_with('.')
 }
 
 /// Returns the files that are tracked, or would be, relative to the root.
@@ -134,6 +191,30 @@ mod tests {
         }
         for line in [format!("https://example.com{folder}"), format!("~{folder}"), format!("x/..{folder}")] {
             assert!(!names_folder(&line, folder), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_short_file_with_a_sentence_passes_and_each_breach_is_found() {
+        let good = "//! Charges a card once.\nfn main() {}\n";
+        let of = |lines: usize| good.to_owned() + &"\n".repeat(lines - good.lines().count());
+        for (path, text, number) in [
+            ("examples/a.rs", good, 0),
+            ("examples/first/main.rs", "//! Charges a card\n//! once.\n//!\n//! More\nfn main() {}", 0),
+            ("examples/a.rs", &of(150), 0),
+            ("examples/a.rs", &of(151), 1),
+            ("examples/consume.rs", &of(120), 0),
+            ("examples/consume.rs", &of(121), 1),
+            ("examples/a/queue.rs", good, 1),
+            ("examples/a.rs", &format!("{good}mod queue;\n"), 1),
+            ("examples/a.rs", &format!("{good}#[path = \"b/queue.rs\"]\nmod queue;\n"), 1),
+            ("examples/a.rs", &format!("{good}mod tests {{\n}}\n"), 0),
+            ("examples/a.rs", "fn main() {}\n", 1),
+            ("examples/a.rs", "//! an example.\n", 1),
+            ("examples/a.rs", "//! An example\n//!\n//! More.\n", 1),
+            ("examples/a.rs", "\n//! An example.\n", 1),
+        ] {
+            assert_eq!(breaches(Path::new(path), text).len(), number, "{path}: {text}");
         }
     }
 }

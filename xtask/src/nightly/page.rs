@@ -161,16 +161,9 @@ pub(super) fn servers(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> St
 
 /// Returns the number before a word in the last line of a test run, or nothing.
 fn number_before<'a>(said: &'a str, word: &str) -> &'a str {
-    let mut words = said.split([' ', ';', ',']).filter(|word| !word.is_empty());
-    let mut before = "";
-    words
-        .find_map(|next| {
-            let number = (next == word).then_some(before);
-            before = next;
-            number
-        })
-        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-        .unwrap_or_default()
+    let words: Vec<_> = said.split([' ', ';', ',']).filter(|word| !word.is_empty()).collect();
+    let number = words.windows(2).find(|pair| pair[1] == word).map_or("", |pair| pair[0]);
+    if number.bytes().all(|byte| byte.is_ascii_digit()) { number } else { "" }
 }
 
 /// Returns the runs that a page lists, by the name of their stage. A row of another form counts as not run.
