@@ -1,6 +1,5 @@
 //! All checks without a test run. The checks write nothing into the tree.
 mod cases;
-mod equal_lines;
 mod guides;
 mod imports;
 mod licenses;
@@ -54,7 +53,6 @@ fn all() -> Done {
     for (name, check) in sources::CHECKS {
         report.check(name, check);
     }
-    report.check("equal lines", equal_lines::equal_lines);
     report.check("import circles", imports::circles);
     report.check("published cases", cases::cases);
     report.check("guides", guides::guides);

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let (folder, commit) = (target()?.join("xtask/nightly"), commit()?);
     fs::create_dir_all(&folder)?;
     let (proof, servers) = (root()?.join("docs/proof.md"), root()?.join("docs/servers.md"));
-    let mut entries = recorded(&proof)?;
+    let mut entries = page::read(&fs::read_to_string(&proof)?);
     let passed = |entries: &BTreeMap<String, Entry>, stage: &Stage| {
         entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
     };
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Done {
         let entry = once(stage, &commit, &folder.join(format!("{}.log", stage.file())))?;
         println!("xtask nightly: {}: {} after {} s", stage.name, entry.outcome.word(), entry.seconds);
         // Another run of `nightly` may have added rows in the meantime.
-        entries = recorded(&proof)?;
+        entries = page::read(&fs::read_to_string(&proof)?);
         entries.insert(stage.name.clone(), entry);
         fs::write(&proof, page::page(&stages, &entries))?;
         fs::write(&servers, page::servers(&stages, &entries))?;
@@ -80,15 +80,6 @@ pub(crate) fn run(options: &Options) -> Done {
     // Includes stages that failed in an earlier run, and are not run again because the time is over.
     let failed = wanted.iter().filter_map(|stage| entries.get(&stage.name)).any(|entry| entry.outcome != Outcome::Held);
     Ok(!failed && (missing == 0 || options.only.is_some() || options.hours.is_some()))
-}
-
-/// Returns the entries of the page, none if there is no page.
-fn recorded(page: &Path) -> Result<BTreeMap<String, Entry>, Box<dyn Error>> {
-    match fs::read_to_string(page) {
-        Ok(page) => Ok(page::read(&page)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => Err(format!("{}: {error}", page.display()).into()),
-    }
 }
 
 /// Sorts the stages by their last run, those without a run first. A limited run therefore reaches each stage after some

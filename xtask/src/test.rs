@@ -4,7 +4,6 @@ mod extras;
 mod jobs;
 mod part;
 mod rocketmq;
-mod scratch;
 
 use std::env;
 use std::time::Instant;
@@ -12,9 +11,8 @@ use std::time::Instant;
 use clap::ValueEnum;
 
 use self::build::{Built, THREADS, libraries};
-use self::jobs::{Job, LANES, Tally};
+use self::jobs::{Job, LANES, Scratch, Tally};
 use self::part::{Part, left_out};
-use self::scratch::Scratch;
 use crate::budget;
 use crate::heavy;
 use crate::outside::{STORE, outside};

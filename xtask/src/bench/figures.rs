@@ -61,21 +61,10 @@ pub(crate) fn rounded(figure: f64) -> String {
     }
 }
 
-/// Returns the lines before and after the table of one bench.
-fn markers(name: &str) -> (String, String) {
-    (format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n"), format!("<!-- /{name} -->\n"))
-}
-
-/// Returns true if the page has an empty place for the table of this bench, as before its first measurement.
-#[cfg(test)]
-pub(crate) fn is_unmeasured(page: &str, name: &str) -> bool {
-    let (begin, end) = markers(name);
-    page.contains(&(begin + &end))
-}
-
 /// Returns the page with a new table of one bench.
 pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
-    let (begin, end) = markers(name);
+    let begin = format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n");
+    let end = format!("<!-- /{name} -->\n");
     let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());
     let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(&end).ok_or_else(missing)?;

@@ -3,9 +3,8 @@
 use std::error::Error;
 
 use super::build::{Built, libraries};
-use super::jobs::{Job, LANES, SelectedTests, Tally, run};
+use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
 use super::part::{Part, extras_of};
-use super::scratch::Scratch;
 use super::{build, counted};
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
 use crate::setup::packaged;

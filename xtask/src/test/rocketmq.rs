@@ -4,8 +4,7 @@ use std::process::Command;
 
 use super::build::{self, libraries};
 use super::counted;
-use super::jobs::{Job, LANES, SelectedTests, Tally, run};
-use super::scratch::Scratch;
+use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
 use crate::setup::packaged;
