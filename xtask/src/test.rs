@@ -6,11 +6,12 @@ mod part;
 mod rocketmq;
 
 use std::env;
+use std::process::Command;
 use std::time::Instant;
 
 use clap::ValueEnum;
 
-use self::build::{Built, THREADS, libraries};
+use self::build::{THREADS, libraries};
 use self::jobs::{Job, LANES, Scratch, Tally};
 use self::part::{Part, left_out};
 use crate::budget;
@@ -67,7 +68,7 @@ fn all(options: &Options) -> Done {
     }
     let mut tally = Tally::default();
     let (start, measured) = (Instant::now(), budget::Measured::begin());
-    let built = counted(build::all()?, &mut tally);
+    let built = build::all()?.counted(&mut tally);
     println!("xtask test: built in {} s", start.elapsed().as_secs());
     let libraries = libraries()?;
     let left = left_out(built.binaries(), &libraries)?;
@@ -110,17 +111,9 @@ fn docs(filter: &[String]) -> Result<Vec<Job>, Box<dyn std::error::Error>> {
     docs.args(heavy::tested()?).arg("--doc");
     let [test, no_fail_fast, locked] = RUN;
     let outside = outside(STORE, test, &[no_fail_fast, locked])?;
-    let jobs = [("doc tests".to_owned(), docs), (STORE.to_owned(), outside)];
-    Ok(Vec::from(jobs.map(|(title, mut command)| {
+    let job = |(title, mut command): (&str, Command)| {
         command.arg("--").args(filter);
-        Job { title, command, is_selection: false }
-    })))
-}
-
-/// Counts the targets that could not be built as failures.
-fn counted(built: Built, tally: &mut Tally) -> Built {
-    for target in built.failed() {
-        tally.fail(&format!("{target} could not be built"));
-    }
-    built
+        Job { title: title.to_owned(), command, is_selection: false }
+    };
+    Ok([("doc tests", docs), (STORE, outside)].map(job).into())
 }

@@ -19,15 +19,12 @@ const SOURCE: &str = "benches/peers";
 pub(super) fn install() -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
     let folder = target()?.join("peers");
     fs::create_dir_all(&folder)?;
-    let named = |name: &str, installed: Result<(), Box<dyn Error>>| {
-        installed.map_err(|e| format!("{name}: cannot be installed: {e}"))
-    };
-    named("idempotent 2 and axum-idempotent", rust(&folder))?;
-    named("Powertools for TypeScript", typescript())?;
-    named("Powertools for Python", python())?;
+    rust(&folder)?;
+    typescript()?;
+    python()?;
     let mut environment = vec![("IDEMPOTENT_PEERS", folder.into_os_string())];
     if std::env::var_os(SERVER).is_none() {
-        named("Redis of today", flavours::all().map(drop))?;
+        flavours::all()?;
         environment.push(REDIS.environment()?);
     }
     Ok(environment)

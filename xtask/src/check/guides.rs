@@ -25,8 +25,8 @@ pub(super) fn guides() -> Findings {
         file.map(|(_, text)| text.as_str()).ok_or_else(|| format!("guides: no {name}"))
     };
     let (summary, shown, compiled) = (text(SUMMARY)?, text(SHOWN)?, text(COMPILED)?);
-    let mut found: Vec<_> = difference(text(README[1])?, text(README[0])?).into_iter().collect();
-    found.iter_mut().for_each(|finding| finding.insert_str(0, &format!("{}: ", README[0])));
+    let difference_of_readme = difference(text(README[1])?, text(README[0])?);
+    let mut found: Vec<_> = difference_of_readme.map(|found| format!("{}: {found}", README[0])).into_iter().collect();
     for (path, page) in &files {
         let Ok(name) = path.strip_prefix("guides").map(Path::to_string_lossy) else { continue };
         let mut breaches = breaches(page);

@@ -8,6 +8,7 @@ use std::{env, iter};
 
 use serde_json::Value;
 
+use super::jobs::Tally;
 use crate::heavy;
 use crate::tools::{capture, cargo};
 
@@ -69,6 +70,12 @@ fn weight(binary: &Binary) -> usize {
 }
 
 impl Built {
+    /// Counts the targets that could not be built as failures.
+    pub(super) fn counted(self, tally: &mut Tally) -> Self {
+        self.failed.iter().for_each(|target| tally.fail(&format!("{target} could not be built")));
+        self
+    }
+
     pub(super) fn failed(&self) -> &BTreeSet<String> {
         &self.failed
     }

@@ -2,10 +2,9 @@
 //! and the PostgreSQL store on hash partitions.
 use std::error::Error;
 
-use super::build::{Built, libraries};
+use super::build::{self, Built, libraries};
 use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
 use super::part::{Part, extras_of};
-use super::{build, counted};
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
 use crate::setup::packaged;
 use crate::tools::Done;
@@ -19,7 +18,7 @@ pub(crate) fn extras() -> Done {
     }
     let measured = budget::Measured::begin();
     let mut tally = Tally::default();
-    let built = counted(build::all()?, &mut tally);
+    let built = build::all()?.counted(&mut tally);
     let (libraries, scratch) = (libraries()?, Scratch::new());
     let mut fuzzed = FUZZED.of(&built)?;
     fuzzed.command.env("FUZZ_SECONDS", "60");

@@ -3,7 +3,6 @@ use std::error::Error;
 use std::process::Command;
 
 use super::build::{self, libraries};
-use super::counted;
 use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
@@ -74,7 +73,7 @@ fn with_client() -> Vec<String> {
 /// Builds and runs the tests.
 fn run_tests(arguments: &[String], scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let built = counted(build::of(&arguments)?, tally);
+    let built = build::of(&arguments)?.counted(tally);
     let libraries = libraries()?;
     let of_adapter = built.binaries().iter().filter(|binary| binary.package == PACKAGE);
     // The longest job is one of these, so they start first.
