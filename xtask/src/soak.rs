@@ -27,11 +27,10 @@ pub(crate) enum Soak {
 }
 
 pub(crate) fn run(soak: Soak) -> Done {
-    let ignored = ["--ignored", "--nocapture"];
-    let alone = ["--ignored", "--nocapture", "--test-threads=1"];
+    let ignored = ["--ignored", "--nocapture", "--test-threads=1"];
     match soak {
-        Soak::Model => tests("idempotent-model", "variants", &alone, &[]),
-        Soak::Chaos => tests("idempotent-chaos", "smoke", &alone, &[]),
+        Soak::Model => tests("idempotent-model", "variants", &ignored, &[]),
+        Soak::Chaos => tests("idempotent-chaos", "smoke", &ignored, &[]),
         Soak::Delivery => {
             let queue = tests("idempotent-redis", "suite", &[&["among_a_million"], &ignored[..]].concat(), &[])?;
             let stubs = ["postgres::common::plans::a_look_for_what_is_due"];
@@ -54,7 +53,8 @@ pub(crate) fn run(soak: Soak) -> Done {
                 return Ok(false);
             }
             let built = [("IDEMPOTENT_EXAMPLES", target()?.join("release/examples").into_os_string())];
-            tests("idempotent-tests", "examples", &["rest::", "consume::fleet::", "--nocapture"], &built)
+            let rest = tests("idempotent-tests", "examples", &["rest::", "--nocapture"], &built)?;
+            Ok(tests("idempotent-tests", "examples", &["consume::fleet::", "--nocapture"], &built)? && rest)
         }
         Soak::Sql => tests("idempotent-sqlx", "suite", &[&["over_10_million_rows"], &ignored[..]].concat(), &[]),
     }

@@ -1,5 +1,4 @@
 //! Check of the versions of servers in the README: a suite has passed on each of them.
-
 use crate::report::Findings;
 use crate::tools::root;
 

@@ -96,12 +96,8 @@ pub(super) fn page(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> Strin
         // Writing to a string cannot fail.
         let _ = match entries.get(name) {
             Some(Entry { outcome, seconds, date, commit, command, said }) => {
-                let said = said.replace('|', "\\|").replace('`', "'");
-                writeln!(
-                    page,
-                    "| {name} | {} | {seconds} | {date} | {commit} | `{command}` | `{said}` |",
-                    outcome.word()
-                )
+                let (outcome, said) = (outcome.word(), said.replace('|', "\\|").replace('`', "'"));
+                writeln!(page, "| {name} | {outcome} | {seconds} | {date} | {commit} | `{command}` | `{said}` |")
             }
             None => writeln!(page, "| {name} | not run | | | | `{}` | |", stage.shown()),
         };
