@@ -45,7 +45,8 @@ pub(crate) fn book() -> Done {
     let (mdbook, mermaid) = (program("mdbook", MDBOOK)?, program("mdbook-mermaid", MERMAID)?);
     let (root, folder) = (root()?, root()?.join("target/book"));
     fs::create_dir_all(&folder)?;
-    // The configuration names this folder, so another target folder of cargo does not count. `install` writes the scripts for diagrams, and edits the configuration that it finds next to them.
+    // The configuration names this folder, so another target folder of cargo does not count. `install` writes the scripts
+    // for diagrams, and edits the configuration that it finds next to them.
     fs::copy(root.join("book.toml"), folder.join("book.toml"))?;
     ran(Command::new(&mermaid).arg("install").arg(&folder))?;
     let tools = mermaid.parent().map(|bin| bin.as_os_str().to_owned()).into_iter();
