@@ -1,6 +1,5 @@
 //! The command `cargo xtask bench NAME`: measures costs, compared with a floor of the same run.
 mod figures;
-mod page;
 mod peers;
 mod plot;
 
@@ -9,7 +8,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use self::figures::Figure;
+use clap::ValueEnum;
+
+use self::figures::{Figure, with_table};
 use crate::setup::flavours::{self, REDIS as REDIS_OF_TODAY, VALKEY};
 use crate::setup::packaged;
 use crate::tools::{Done, cargo, root};
@@ -18,99 +19,82 @@ use crate::tools::{Done, cargo, root};
 const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// A group of measurements.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bench {
-    name: &'static str,
-    package: &'static str,
-    /// Cargo's bench targets, in the order in which they run.
-    targets: &'static [&'static str],
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Bench {
+    Core,
+    Redis,
+    Http,
+    Mq,
+    Nats,
+    Pgmq,
+    Kafka,
+    Sqs,
+    Sql,
+    Delivery,
+    Operate,
+    Growth,
+    Scale,
+    /// Measures other libraries, and installs them into the target folder
+    Peers,
 }
 
-pub(crate) const CORE: Bench = Bench { name: "core", package: "idempotent-core-bench", targets: &["core", "heap"] };
-pub(crate) const REDIS: Bench = Bench { name: "redis", package: "idempotent-redis-bench", targets: &["redis"] };
-pub(crate) const HTTP: Bench =
-    Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
-pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench", targets: &["mq"] };
-pub(crate) const NATS: Bench = Bench { name: "nats", package: "idempotent-nats-bench", targets: &["nats"] };
-pub(crate) const PGMQ: Bench = Bench { name: "pgmq", package: "idempotent-pgmq-bench", targets: &["pgmq"] };
-pub(crate) const KAFKA: Bench = Bench { name: "kafka", package: "idempotent-kafka-bench", targets: &["kafka"] };
-pub(crate) const SQS: Bench = Bench { name: "sqs", package: "idempotent-sqs-bench", targets: &["sqs"] };
-pub(crate) const DELIVERY: Bench =
-    Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
-pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
-pub(crate) const OPERATE: Bench = Bench { name: "operate", package: "idempotent-operate-bench", targets: &["operate"] };
-pub(crate) const GROWTH: Bench = Bench { name: "growth", package: "idempotent-growth-bench", targets: &["growth"] };
-pub(crate) const SCALE: Bench =
-    Bench { name: "scale", package: "idempotent-scale-bench", targets: &["scale", "compact_cache"] };
-pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
+impl Bench {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 
-/// The figures that `idempotent plan` calculates with: a copy of the figures of [`SCALE`], as a package contains only its own folder.
+    /// Returns cargo's arguments for the bench targets, in the order in which they run.
+    fn targets(self) -> Vec<String> {
+        let name = self.name();
+        let second = match self {
+            Self::Core => Some("heap"),
+            Self::Http => Some("in_flight"),
+            Self::Scale => Some("compact_cache"),
+            _ => None,
+        };
+        let targets = [name.as_str()].into_iter().chain(second).flat_map(|target| ["--bench", target]);
+        [format!("--package=idempotent-{name}-bench")].into_iter().chain(targets.map(str::to_owned)).collect()
+    }
+}
+
+/// The figures that `idempotent plan` calculates with: a copy of the figures of [`Bench::Scale`], as a package contains only its own
+/// folder.
 const CONSTANTS: &str = "operate/library/src/plan/measured.jsonl";
 
-/// The benches with the option `--full`.
-const FULL: [Bench; 2] = [OPERATE, SCALE];
-
-/// The options after the name.
-#[derive(Debug, Default, PartialEq)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct Options {
+    name: Bench,
+    /// Only the cases with this in their name
+    filter: Option<String>,
+    /// Prints the figures as JSON
+    #[arg(long)]
     json: bool,
+    /// Replaces the tables in docs/benchmarks.md, and prints the figures as JSON
+    #[arg(long, conflicts_with_all = ["json", "filter"])]
     write: bool,
-    /// Ten times as many records, for the benches in [`FULL`].
+    /// Measures ten times as many records: `operate` with 10,000,000, and `scale` with 100,000,000 keys
+    #[arg(long)]
     full: bool,
-    only: Option<String>,
-}
-
-impl Options {
-    /// Parses the options.
-    ///
-    /// # Errors
-    /// The argument is unknown. The error names it, and the valid ones.
-    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        for argument in arguments {
-            match *argument {
-                "--json" => options.json = true,
-                "--write" => options.write = true,
-                "--full" => options.full = true,
-                only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
-                other => return Err(crate::unknown(other, &["--json", "--write", "--full"])),
-            }
-        }
-        match &options {
-            Self { write: true, only: Some(only), .. } => Err(format!(
-                "`--write` makes the whole page, some figures would take the others away: leave `{only}` out"
-            )),
-            Self { write: true, json: true, .. } => {
-                Err("`--write` prints the figures as JSON in any case: leave `--json` out".to_owned())
-            }
-            _ => Ok(options),
-        }
-    }
 }
 
 /// Runs a bench. A missed goal is printed, but is not a failure: this machine may not be the one to judge by.
-pub(crate) fn run(bench: Bench, options: &Options) -> Done {
-    if options.full && FULL.iter().all(|full| full.name != bench.name) {
-        let names = FULL.map(|full| format!("`bench {}`", full.name)).join(" and ");
-        return Err(format!("`--full` is an option of {names}: leave it out for `{}`", bench.name).into());
+pub(crate) fn run(options: &Options) -> Done {
+    let bench = options.name;
+    if options.full && !matches!(bench, Bench::Operate | Bench::Scale) {
+        return Err("`--full` is an option of `bench operate` and `bench scale`".into());
     }
     let mut variables = vec![vec![]];
-    if bench.name == PEERS.name {
-        variables = vec![peers::install()?];
-    }
-    if bench.name == REDIS.name {
-        variables.extend(on_flavours()?);
-    }
-    if bench.name == KAFKA.name {
-        packaged::kafka()?;
-    }
-    if bench.name == SQS.name {
-        packaged::moto()?;
+    match bench {
+        Bench::Peers => variables = vec![peers::install()?],
+        Bench::Redis => variables.extend(on_flavours()?),
+        Bench::Kafka => drop(packaged::KAFKA.path()?),
+        Bench::Sqs => drop(packaged::moto()?),
+        _ => {}
     }
     let mut lines = String::new();
     for variables in variables {
-        let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
-        run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
+        let mut run = cargo(&["bench", "--quiet", "--locked"])?;
+        run.args(bench.targets()).arg("--").args(&options.filter);
         run.args(options.full.then_some("--full")).envs(variables);
         if options.write {
             lines += &output(run.arg("--json"))?;
@@ -122,8 +106,8 @@ pub(crate) fn run(bench: Bench, options: &Options) -> Done {
         return Ok(true);
     }
     let figures = lines.lines().map(Figure::parse).collect::<Result<Vec<_>, _>>()?;
-    write(bench.name, &root()?.join("docs"), &lines, &figures)?;
-    if bench.name == SCALE.name {
+    write(&bench.name(), &root()?.join("docs"), &lines, &figures)?;
+    if bench == Bench::Scale {
         std::fs::write(root()?.join(CONSTANTS), &lines)?;
     }
     print!("{lines}");
@@ -134,9 +118,7 @@ type Variables = Vec<(&'static str, OsString)>;
 
 /// Returns the variables for each further flavour of Redis, and installs the servers.
 fn on_flavours() -> Result<Vec<Variables>, Box<dyn Error>> {
-    if !flavours::all()? {
-        return Err("Redis and Valkey of today cannot be installed".into());
-    }
+    flavours::all()?;
     let variables = [&REDIS_OF_TODAY, &VALKEY].map(|flavour| {
         let version = format!("{} {}", flavour.name.to_lowercase(), flavour.version()?);
         Ok(vec![flavour.environment()?, ("IDEMPOTENT_REDIS_VERSION", version.into())])
@@ -157,10 +139,10 @@ fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(),
     let folder = docs.join("benchmarks");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join(format!("{name}.jsonl")), lines)?;
-    plot::against_goals(figures, &folder.join(format!("{name}-goals.svg")))?;
-    plot::beside_floors(figures, &folder.join(format!("{name}-floors.svg")))?;
+    std::fs::write(folder.join(format!("{name}-goals.svg")), plot::against_goals(figures))?;
+    std::fs::write(folder.join(format!("{name}-floors.svg")), plot::beside_floors(figures))?;
     let page = docs.join("benchmarks.md");
-    std::fs::write(&page, page::with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
+    std::fs::write(&page, with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
     Ok(())
 }
 
@@ -169,27 +151,15 @@ fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(),
 mod tests {
     use super::*;
 
-    #[test]
-    fn options_are_read_and_unknown_ones_are_refused() {
-        let only = Options { json: true, only: Some("fresh".into()), ..Options::default() };
-        assert_eq!(Options::parse(&["--json", "fresh"]), Ok(only));
-        assert!(Options::parse(&["fresh", "duplicate"]).is_err_and(|e| e.contains("`duplicate`")));
-    }
-
     /// Checks that the page agrees with the figures, since only `--write` writes it.
     #[test]
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in
-            [CORE, REDIS, HTTP, MQ, NATS, PGMQ, KAFKA, SQS, SQL, DELIVERY, OPERATE, GROWTH, SCALE, PEERS]
-        {
-            let Ok(lines) = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))) else {
-                assert!(page::is_unmeasured(&page, name), "the figures of the table of `bench {name}` are missing");
-                continue;
-            };
+        for name in Bench::value_variants().iter().map(|bench| bench.name()) {
+            let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
-            let anew = page::with_table(&page, name, &figures).unwrap();
+            let anew = with_table(&page, &name, &figures).unwrap();
             assert_eq!(anew, page, "`cargo xtask bench {name} --write` anew");
         }
     }
@@ -205,12 +175,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_without_more_records_refuses_the_option() {
-        let error = run(CORE, &Options { full: true, ..Options::default() }).unwrap_err().to_string();
-        assert!(error.contains("`bench operate` and `bench scale`") && error.contains("`core`"), "{error}");
-    }
-
-    #[test]
     fn plots_show_every_figure_that_has_a_goal_or_a_floor() {
         let line = |ratio: f64, met: bool| {
             format!(
@@ -219,14 +183,7 @@ mod tests {
             )
         };
         let figures = [Figure::parse(&line(3.0, true)).unwrap(), Figure::parse(&line(7.5, false)).unwrap()];
-        let folder = std::env::temp_dir().join(format!("idempotent-plots-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let svg = |name: &str, plot: plot::Plot| {
-            plot(&figures, &folder.join(name)).unwrap();
-            std::fs::read_to_string(folder.join(name)).unwrap()
-        };
-        let (goals, floors) = (svg("goals.svg", plot::against_goals), svg("floors.svg", plot::beside_floors));
-        std::fs::remove_dir_all(&folder).unwrap();
+        let (goals, floors) = (plot::against_goals(&figures), plot::beside_floors(&figures));
         for text in ["memory fresh, 64 at once", "3.00 (goal &lt;= 5)", "7.50 (goal &lt;= 5), missed"] {
             assert!(goals.contains(text), "{text} is missing in {goals}");
         }

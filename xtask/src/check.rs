@@ -1,51 +1,67 @@
 //! All checks without a test run. The checks write nothing into the tree.
-mod book;
 mod cases;
-mod crates;
-mod deploy;
-mod equal_lines;
-mod examples;
+mod guides;
 mod imports;
-mod links;
-mod msrv;
-mod packages;
+mod licenses;
+pub(crate) mod packages;
 mod prose;
-mod sources;
-mod translations;
+pub(crate) mod sources;
 mod versions;
 
 use std::error::Error;
+use std::path::Path;
 
-pub(crate) use self::msrv::needed as needed_rust_version;
-pub(crate) use self::packages::packages as package_rules;
+use clap::ValueEnum;
+
 use crate::budget;
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
-use crate::report::{Outcome, Report};
-use crate::tools::{Done, capture, cargo};
+use crate::report::{Findings, Report};
+use crate::setup::packaged;
+use crate::tools::{Done, capture, cargo, in_workspace, root};
 
 /// The package that users depend on.
 const FACADE: &str = "idempotent-rs";
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Part {
+    /// Holds the processor time of the parts of CI against their limits
+    Budget,
+    /// The deployment samples: their references, ports, secrets, and grace periods
+    Deploy,
+    /// The packages: their manifests and their contents
+    Packages,
+}
+
+/// Runs one check, or all of them.
+pub(crate) fn run(part: Option<Part>) -> Done {
+    let mut report = Report::default();
+    match part {
+        None => return all(),
+        Some(Part::Budget) => return budget::check(),
+        Some(Part::Deploy) => report.check("deployment samples", deployment_samples),
+        Some(Part::Packages) => report.check("packages", packages::packages),
+    }
+    Ok(report.summary("check"))
+}
+
 /// Runs all checks, even after a failure.
-pub(crate) fn all() -> Done {
+fn all() -> Done {
     let measured = budget::Measured::begin();
     let mut report = Report::default();
     report.command("fmt", cargo(&["fmt", "--all", "--check"])?);
     for (name, check) in sources::CHECKS {
-        report.check(name, || check().map(Outcome::of));
+        report.check(name, check);
     }
-    report.check("examples", || examples::examples().map(Outcome::of));
-    report.check("equal lines", || equal_lines::equal_lines().map(Outcome::of));
-    report.check("import circles", || imports::circles().map(Outcome::of));
-    report.check("published cases", || cases::cases().map(Outcome::of));
-    report.check("guides", || book::book().map(Outcome::of));
-    report.check("links of pages", || links::links().map(Outcome::of));
-    report.check("translations", || translations::translations().map(Outcome::of));
-    report.check("versions of servers", || versions::versions().map(Outcome::of));
-    report.check("prose", || prose::prose().map(Outcome::of));
-    report.check("deployment samples", || deploy::samples().map(Outcome::of));
-    report.check("crates of the first build", || crates::first().map(Outcome::of));
+    report.check("import circles", imports::circles);
+    report.check("published cases", cases::cases);
+    report.check("guides", guides::guides);
+    report.check("links of pages", links);
+    report.check("licenses of files", licenses::licenses);
+    report.check("versions of servers", versions::versions);
+    report.check("prose", prose::prose);
+    report.check("deployment samples", deployment_samples);
+    report.check("crates of the first build", packages::first_build);
     let lints = ["--", "-D", "warnings"];
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(heavy::everything_else()?).args(lints);
@@ -78,8 +94,13 @@ pub(crate) fn all() -> Done {
         let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &features];
         report.command(&format!("without default features, with {features}"), cargo(&alone)?);
     }
-    report.check("packages", || packages::packages().map(Outcome::of));
-    report.check("dependencies", dependencies);
+    report.check("packages", packages::packages);
+    // Without advisories, because their database is not available offline.
+    let deny = cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?;
+    match capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
+        true => report.command("dependencies", deny),
+        false => report.skip("dependencies", "cargo-deny is not installed"),
+    }
     measured.end("check")?;
     let within = budget::check()?;
     let passed = report.summary("check");
@@ -89,18 +110,21 @@ pub(crate) fn all() -> Done {
     Ok(passed && within)
 }
 
-/// Checks only the deployment samples.
-pub(crate) fn deploy() -> Done {
-    let mut report = Report::default();
-    report.check("deployment samples", || deploy::samples().map(Outcome::of));
-    Ok(report.summary("check deploy"))
+/// Checks the links of Markdown files: the file and the heading must exist.
+fn links() -> Findings {
+    // Pages that only rustdoc shows have links to items, which rustdoc checks.
+    let is_of_rustdoc = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("src/docs"));
+    let is_page = |path: &Path| path.extension().is_some_and(|extension| extension == "md") && !is_of_rustdoc(path);
+    let mut lychee = in_workspace(packaged::LYCHEE.path()?)?;
+    lychee.args(["--offline", "--include-fragments", "--no-progress", "--no-ignore", "--hidden"]);
+    lychee.args(sources::texts(is_page)?.into_iter().map(|(path, _)| path));
+    let (status, output) = capture(&mut lychee)?;
+    Ok(if status.success() { Vec::new() } else { vec![output] })
 }
 
-/// Checks only the packages to be published.
-pub(crate) fn packages() -> Done {
-    let mut report = Report::default();
-    report.check("packages", || packages::packages().map(Outcome::of));
-    Ok(report.summary("check packages"))
+/// Returns what is wrong in `deploy`. The tests of `tests/deploy` compare the samples with schemas and with other programs.
+fn deployment_samples() -> Findings {
+    Ok(idempotent_deploy_samples::complaints(&root()?).map_err(|error| error.to_string())?)
 }
 
 /// Returns the features of the facade, except `default`, which consists of others, and those whose clients take too long to
@@ -110,13 +134,4 @@ fn features() -> Result<Vec<String>, Box<dyn Error>> {
     let facade = packages.iter().find(|package| package["name"] == FACADE).ok_or("the facade is not a package")?;
     let features = facade["features"].as_object().ok_or("the facade has no features")?;
     Ok(features.keys().filter(|name| *name != "default" && !heavy::is_feature(name)).cloned().collect())
-}
-
-/// Checks bans, licenses and sources, but no advisories, because their database is not available offline.
-fn dependencies() -> Result<Outcome, Box<dyn Error>> {
-    if !capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
-        return Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()));
-    }
-    let (status, output) = capture(&mut cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?)?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
 }

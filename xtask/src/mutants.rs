@@ -12,60 +12,37 @@ mod tool;
 
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use self::areas::{AREAS, Area, files};
 use self::build::{SwitchedBuild, programs};
 use self::page::{Figures, Row, page, read};
 use self::rewrite::Mutant;
-use self::runs::{TestProgram, concurrently};
+use self::runs::{RUNS, TestProgram};
 use self::tool::Tool;
-use crate::tools::{Done, cargo, date, root, target};
+use crate::tools::{Done, cargo, concurrently, date, root, target};
 
 /// The number of files that a seed picks.
 const PICKED: usize = 3;
 
-/// The options of `mutants`.
-#[derive(Debug, Default)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct Options {
-    /// The names of areas, or files. If empty, all areas.
+    /// Areas or files; without any, all areas: core, mq, tower, outbox, metrics, otel, rabbitmq, kafka, nats, sqs, pgmq,
+    /// redis-streams, tonic, actix, operate, console, cli
     wanted: Vec<String>,
+    /// Picks three files
+    #[arg(long)]
     seed: Option<u64>,
-    /// True if the figures are written to the page.
+    /// Writes the figures to docs/mutants.md
+    #[arg(long)]
     write: bool,
+    /// Prints the files
+    #[arg(long)]
     list: bool,
 }
 
 impl Options {
-    /// Reads the words after `mutants`.
-    ///
-    /// # Errors
-    /// A word is not an option, or its number is missing.
-    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "--write" => options.write = true,
-                "--list" => options.list = true,
-                "--seed" => {
-                    let seed = words.next().and_then(|seed| seed.parse().ok());
-                    options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
-                }
-                flag if flag.starts_with('-') => {
-                    return Err(format!("`mutants` has no option `{flag}`; it has --seed N, --write and --list"));
-                }
-                wanted => options.wanted.push(wanted.to_owned()),
-            }
-        }
-        Ok(options)
-    }
-
     /// Returns the files to mutate, each with its area.
-    ///
-    /// # Errors
-    /// A word is neither an area nor a file of one.
     fn files(&self) -> Result<Vec<(&'static Area, String)>, Box<dyn Error>> {
         let mut all = Vec::new();
         for area in &AREAS {
@@ -99,56 +76,31 @@ pub(crate) fn run(options: &Options) -> Done {
         return Ok(true);
     }
     let tool = Tool::ready()?;
-    let mut total = Total::default();
+    let (mut mutants, mut survived) = (0, 0);
     for area in &AREAS {
         let files: Vec<_> = files.iter().filter(|(of, _)| of.name == area.name).map(|(_, file)| file.clone()).collect();
         mutate(&tool, area, &files, |file, figures, survivors| {
-            total.note(options, file, figures, survivors, tool.commit())
+            println!("xtask mutants: {file}: {figures}");
+            survivors.iter().for_each(|survivor| println!("  survived: {survivor}"));
+            mutants += figures.mutants;
+            survived += figures.survived;
+            if options.write { write(file, figures, tool.commit()) } else { Ok(()) }
         })?;
     }
-    println!("xtask mutants: {} mutants, {} survived", total.mutants, total.survived);
-    Ok(total.survived == 0)
+    println!("xtask mutants: {mutants} mutants, {survived} survived");
+    Ok(survived == 0)
 }
 
-/// The sums of all files.
-#[derive(Debug, Default)]
-struct Total {
-    mutants: u64,
-    survived: u64,
-}
-
-impl Total {
-    /// Adds the figures of a file, prints them, and writes its row if wanted.
-    ///
-    /// # Errors
-    /// The page cannot be written.
-    fn note(
-        &mut self,
-        options: &Options,
-        file: &str,
-        figures: Figures,
-        survivors: &[String],
-        commit: &str,
-    ) -> Result<(), Box<dyn Error>> {
-        println!("xtask mutants: {file}: {figures}");
-        survivors.iter().for_each(|survivor| println!("  survived: {survivor}"));
-        self.mutants += figures.mutants;
-        self.survived += figures.survived;
-        if options.write {
-            let path = root()?.join("docs/mutants.md");
-            let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
-            rows.insert(file.to_owned(), Row { figures, date: date()?, commit: commit.to_owned() });
-            let areas: Result<Vec<_>, _> = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect();
-            fs::write(&path, page(&rows, &areas.map_err(|error: Box<dyn Error>| error)?))?;
-        }
-        Ok(())
-    }
+/// Writes the row of a file into the page.
+fn write(file: &str, figures: Figures, commit: &str) -> Result<(), Box<dyn Error>> {
+    let path = root()?.join("docs/mutants.md");
+    let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
+    rows.insert(file.to_owned(), Row { figures, date: date()?, commit: commit.to_owned() });
+    let areas = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    Ok(fs::write(&path, page(&rows, &areas))?)
 }
 
 /// Tests all mutants of the files, which belong to the area. Passes each file's figures and survivors to `note`.
-///
-/// # Errors
-/// The mutants cannot be listed or built, a test fails without a mutant, or `note` fails.
 fn mutate(
     tool: &Tool,
     area: &'static Area,
@@ -169,15 +121,14 @@ fn mutate(
     build.prepare(in_tree)?;
     let mut tests = Vec::new();
     for set in area.test_sets() {
-        let folder = folder(tool, set.0)?;
-        for program in programs(set, in_tree(&["test"]))? {
+        for (program, folder) in programs(set, in_tree(&["test"]))? {
             tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);
         }
     }
     for file in files {
         let ids: Vec<_> = (1..).zip(&build.mutants).filter(|(_, mutant)| mutant.file == *file).collect();
         let viable: Vec<_> = ids.iter().filter(|(id, _)| !build.unviable.contains(id)).collect();
-        let caught = concurrently(&viable, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
+        let caught = concurrently(&viable, RUNS, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
         let survivors = viable.iter().zip(&caught).filter(|(_, caught)| !**caught);
         let survivors: Vec<_> = survivors.map(|((_, mutant), _)| mutant.name.clone()).collect();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -192,16 +143,6 @@ fn mutate(
     tool.restore()
 }
 
-/// Returns the folder of a package in the clone.
-fn folder(tool: &Tool, package: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let metadata = cargo(&["metadata", "--no-deps", "--format-version", "1"])?.current_dir(tool.tree()).output()?;
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let manifest = packages.filter(|found| found["name"] == package).find_map(|found| found["manifest_path"].as_str());
-    let manifest = PathBuf::from(manifest.ok_or_else(|| format!("the workspace has no package {package}"))?);
-    Ok(manifest.parent().ok_or("a manifest without a folder")?.to_owned())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -209,20 +150,20 @@ mod tests {
 
     #[test]
     fn a_seed_picks_files_and_another_seed_picks_others() {
-        let picked = |seed: &str| {
-            let files = Options::parse(&["--seed", seed]).unwrap().files().unwrap();
+        let picked = |seed| {
+            let files = Options { seed: Some(seed), ..Options::default() }.files().unwrap();
             files.into_iter().map(|(_, file)| file).collect::<Vec<_>>()
         };
-        assert_eq!(picked("7"), picked("7"));
-        assert_ne!(picked("7"), picked("8"));
-        assert_eq!(picked("7").len(), PICKED);
+        assert_eq!(picked(7), picked(7));
+        assert_ne!(picked(7), picked(8));
+        assert_eq!(picked(7).len(), PICKED);
     }
 
     #[test]
     fn a_word_that_names_nothing_is_refused() {
-        let refused = Options::parse(&["cores"]).unwrap().files().unwrap_err().to_string();
+        let of = |word: &str| Options { wanted: vec![word.to_owned()], ..Options::default() }.files();
+        let refused = of("cores").unwrap_err().to_string();
         assert!(refused.contains("`cores` is neither an area (core, mq, tower, "), "{refused}");
-        assert!(Options::parse(&["--seed", "x"]).is_err() && Options::parse(&["--sede"]).is_err());
-        assert_eq!(Options::parse(&["idempotent-core/src/ordering/order_table.rs"]).unwrap().files().unwrap().len(), 1);
+        assert_eq!(of("idempotent-core/src/ordering/order_table.rs").unwrap().len(), 1);
     }
 }

@@ -1,5 +1,4 @@
 //! The command `cargo xtask nightly`: runs every stage in turn, and writes one page.
-mod entry;
 mod page;
 mod stages;
 
@@ -10,49 +9,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use self::entry::{Entry, Outcome};
+use self::page::{Entry, Outcome};
 use self::stages::Stage;
+use crate::setup;
 use crate::tools::{Done, capture, cargo, date, root, target};
 
-/// The options of `nightly`.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// No stage begins after this many hours. The stages that ran longest ago run first.
-    hours: Option<u32>,
-    /// The seed of the chaos plays and of the simulator. Default: the day.
-    seed: Option<u64>,
-    /// True if to print the stages without running them.
-    list: bool,
-    /// If set, only stages whose name begins with this word are run.
+    /// Runs only stages whose name begins with this word
     only: Option<String>,
-}
-
-impl Options {
-    /// Parses the options.
-    ///
-    /// # Errors
-    /// The argument is unknown, or its value is invalid.
-    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
-        let mut options = Self::default();
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let mut number = || {
-                let value = arguments.next().ok_or_else(|| format!("`{argument}` needs a number"))?;
-                value.parse::<u64>().map_err(|_| format!("`{argument} {value}`: not a whole number"))
-            };
-            match *argument {
-                "--list" => options.list = true,
-                "--seed" => options.seed = Some(number()?),
-                "--hours" => {
-                    let hours = number()?;
-                    options.hours = Some(u32::try_from(hours).map_err(|_| format!("`--hours {hours}` is too many"))?);
-                }
-                only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
-                other => return Err(crate::unknown(other, &["--hours", "--seed", "--list"])),
-            }
-        }
-        Ok(options)
-    }
+    /// Begins no stage after this many hours. The stages that ran longest ago run first.
+    #[arg(long)]
+    hours: Option<u32>,
+    /// The seed of the chaos plays and of the simulator. Default: the day
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Prints the stages without running them
+    #[arg(long)]
+    list: bool,
 }
 
 /// Runs the stages that this commit has not passed yet, and writes the page after each of them. A failed stage does not
@@ -72,10 +46,13 @@ pub(crate) fn run(options: &Options) -> Done {
     let (folder, commit) = (target()?.join("xtask/nightly"), commit()?);
     fs::create_dir_all(&folder)?;
     let (proof, servers) = (root()?.join("docs/proof.md"), root()?.join("docs/servers.md"));
-    let mut entries = recorded(&proof)?;
+    let mut entries = page::read(&fs::read_to_string(&proof)?);
     let passed = |entries: &BTreeMap<String, Entry>, stage: &Stage| {
         entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
     };
+    if !setup::all()? {
+        println!("xtask nightly: something is not installed");
+    }
     let begun = Instant::now();
     if options.hours.is_some() {
         oldest_first(&mut wanted, &entries);
@@ -93,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Done {
         let entry = once(stage, &commit, &folder.join(format!("{}.log", stage.file())))?;
         println!("xtask nightly: {}: {} after {} s", stage.name, entry.outcome.word(), entry.seconds);
         // Another run of `nightly` may have added rows in the meantime.
-        entries = recorded(&proof)?;
+        entries = page::read(&fs::read_to_string(&proof)?);
         entries.insert(stage.name.clone(), entry);
         fs::write(&proof, page::page(&stages, &entries))?;
         fs::write(&servers, page::servers(&stages, &entries))?;
@@ -103,18 +80,6 @@ pub(crate) fn run(options: &Options) -> Done {
     // Includes stages that failed in an earlier run, and are not run again because the time is over.
     let failed = wanted.iter().filter_map(|stage| entries.get(&stage.name)).any(|entry| entry.outcome != Outcome::Held);
     Ok(!failed && (missing == 0 || options.only.is_some() || options.hours.is_some()))
-}
-
-/// Returns the entries of the page, none if there is no page.
-///
-/// # Errors
-/// The page cannot be read.
-fn recorded(page: &Path) -> Result<BTreeMap<String, Entry>, Box<dyn Error>> {
-    match fs::read_to_string(page) {
-        Ok(page) => Ok(page::read(&page)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => Err(format!("{}: {error}", page.display()).into()),
-    }
 }
 
 /// Sorts the stages by their last run, those without a run first. A limited run therefore reaches each stage after some
@@ -181,34 +146,13 @@ mod tests {
     #[test]
     fn a_limited_run_begins_with_the_stages_that_ran_longest_ago() {
         let stages = stages::all(7);
-        let entry = |date: &str| Entry {
-            command: String::new(),
-            commit: String::new(),
-            date: date.to_owned(),
-            seconds: 1,
-            outcome: Outcome::Held,
-            said: String::new(),
-        };
+        let entry = |stage, date: &str| Entry { date: date.to_owned(), ..Entry::held(stage, "") };
         let ran =
             [(&stages[0], "2026-11-24 01:00"), (&stages[1], "2026-11-23 22:00"), (&stages[3], "2026-11-24 00:59")];
-        let entries = ran.map(|(stage, date)| (stage.name.clone(), entry(date))).into();
+        let entries = ran.map(|(stage, date)| (stage.name.clone(), entry(stage, date))).into();
         let mut sorted: Vec<_> = stages.iter().take(4).collect();
         oldest_first(&mut sorted, &entries);
         let names: Vec<_> = sorted.iter().map(|stage| &stage.name).collect();
         assert_eq!(names, [2, 1, 3, 0].map(|nth: usize| &stages[nth].name));
-    }
-
-    #[test]
-    fn options_are_read_and_a_mistake_is_named() {
-        let options = Options::parse(&["chaos", "--hours", "3", "--seed", "7"]);
-        assert_eq!(options, Ok(Options { hours: Some(3), seed: Some(7), list: false, only: Some("chaos".to_owned()) }));
-        for (arguments, part) in [
-            (&["--hours"][..], "`--hours` needs a number"),
-            (&["--seed", "x"], "`--seed x`: not a whole number"),
-            (&["--huors", "3"], "did you mean `--hours`?"),
-        ] {
-            let mistake = Options::parse(arguments).err().unwrap_or_default();
-            assert!(mistake.contains(part), "{arguments:?}: {mistake}");
-        }
     }
 }

@@ -1,8 +1,8 @@
-//! Packages outside of the workspace, each with its own lock file.
+//! Packages outside of the workspace, each with its own lock file, and the command `cargo xtask fix`.
 use std::error::Error;
 use std::process::Command;
 
-use crate::tools::{cargo, root};
+use crate::tools::{Done, cargo, root, stream};
 
 /// A store in the position of a user's crate: it only sees the public API.
 pub(crate) const STORE: &str = "tests/external-store";
@@ -18,4 +18,24 @@ pub(crate) fn outside(package: &str, subcommand: &str, arguments: &[&str]) -> Re
     }
     command.args(arguments);
     Ok(command)
+}
+
+/// Formats, and applies clippy's suggestions.
+pub(crate) fn fix() -> Done {
+    let clippy =
+        ["clippy", "--fix", "--workspace", "--all-targets", "--all-features", "--allow-dirty", "--allow-staged"];
+    let mut steps = vec![cargo(&clippy)?];
+    // Formatting is the last step, because suggestions are not formatted.
+    steps.push(cargo(&["fmt", "--all"])?);
+    for package in [STORE, FUZZ] {
+        steps.push(outside(package, "fmt", &[])?);
+        // Updates a lock file to the current dependencies of the workspace's packages.
+        steps.push(outside(package, "update", &["--workspace"])?);
+    }
+    for mut command in steps {
+        if !stream(&mut command, |_| ())?.success() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

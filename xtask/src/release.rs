@@ -1,114 +1,50 @@
 //! The command `cargo xtask release`: what a maintainer runs before a release. It publishes nothing.
 use std::error::Error;
-use std::path::Path;
 use std::process::Command;
 
 use crate::check;
-use crate::report::{Outcome, Report};
-use crate::tools::{Done, capture, cargo, program, root, stream, target};
+use crate::report::Report;
+use crate::tools::{Done, capture, cargo, in_workspace, program, root, target};
 
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const SEMVER: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
 /// Runs all checks of a release, even after a failure.
-///
-/// # Errors
-/// The paths of the workspace are unknown.
 pub(crate) fn run() -> Done {
     let mut report = Report::default();
-    report.check("packages", || check::package_rules().map(Outcome::of));
-    println!("xtask release: highest `rust-version` of the dependencies: {}", check::needed_rust_version()?);
-    report.check("dependencies, licenses and sources", dependencies);
-    report.check("public API", public_api);
-    report.check("packages, built from their archives", archives);
+    report.check("packages", check::packages::packages);
+    // Without advisories, because their database is not in the repository. Two versions of one crate are allowed, and their
+    // list would hide the findings.
+    let mut deny = in_workspace(program(DENY.0, DENY.1)?)?;
+    deny.args(["--locked", "check", "--allow", "duplicate", "bans", "licenses", "sources"]);
+    report.command("dependencies, licenses and sources", deny);
+    public_api(&mut report)?;
+    // Each package is built with all features from its archive, in one target folder. Code of a feature may include a file that
+    // the archive does not contain.
+    let mut publish = cargo(&["publish", "--workspace", "--dry-run", "--locked", "--all-features"])?;
+    publish.env("CARGO_TARGET_DIR", target()?.join("xtask/release"));
+    report.shown("packages, built from their archives", publish);
     Ok(report.summary("release"))
 }
 
-/// Checks bans, licenses and sources, but no advisories, because their database is not in the repository.
-fn dependencies() -> Result<Outcome, Box<dyn Error>> {
-    // Two versions of one crate are allowed, and their list would hide the findings.
-    let check = ["deny", "--locked", "check", "--allow", "duplicate", "bans", "licenses", "sources"];
-    let (status, output) = capture(&mut with(DENY, &check)?)?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
-}
-
 /// Compares the public API with the newest released version.
-fn public_api() -> Result<Outcome, Box<dyn Error>> {
-    let released = Released::of(&git(&["rev-parse", "--is-shallow-repository"])?, &git(&TAGS)?);
-    let tag = match released {
-        Released::Unknown => {
-            return Ok(Outcome::Failed("a shallow clone has no tags: run `git fetch --unshallow --tags`".to_owned()));
-        }
-        Released::Never => return Ok(Outcome::Skipped("no release yet: nothing to compare".to_owned())),
-        Released::Tag(tag) => tag,
-    };
-    println!("xtask release: comparing the public API with {tag}");
-    shown(&mut with(SEMVER, &["semver-checks", "--workspace", "--baseline-rev", &tag])?)
-}
-
-/// Builds each package with all features from its archive, in one target folder. Code of a feature may include a file that
-/// the archive does not contain.
-fn archives() -> Result<Outcome, Box<dyn Error>> {
-    let mut publish = cargo(&["publish", "--workspace", "--dry-run", "--locked", "--all-features"])?;
-    shown(publish.env("CARGO_TARGET_DIR", target()?.join("xtask/release")))
-}
-
-/// Runs a command that takes minutes, and shows its output at once.
-fn shown(command: &mut Command) -> Result<Outcome, Box<dyn Error>> {
-    let status = stream(command, |_| {})?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed("see the output above".to_owned()) })
-}
-
-/// Returns a command of cargo that a program of this version provides, and installs the program if it is missing.
-fn with((name, version): (&str, &str), arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
-    let program = program(name, version)?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
-    let mut command = cargo(arguments)?;
-    command.env("PATH", std::env::join_paths(folders)?);
-    Ok(command)
-}
-
-/// Lists the tags of versions, the newest first.
-const TAGS: [&str; 4] = ["tag", "--list", "v*", "--sort=-version:refname"];
-
-/// The newest released version.
-#[derive(Debug, Eq, PartialEq)]
-enum Released {
-    Never,
-    Tag(String),
-    /// The clone does not know.
-    Unknown,
-}
-
-impl Released {
-    /// Reads the answers of git: whether the clone is shallow, and the tags.
-    fn of(is_shallow: &str, tags: &str) -> Self {
-        match tags.lines().next() {
-            Some(tag) => Self::Tag(tag.to_owned()),
-            None if is_shallow.trim() == "true" => Self::Unknown,
-            None => Self::Never,
-        }
+fn public_api(report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let tags = git(&["tag", "--list", "v*", "--sort=-version:refname"])?;
+    if let Some(tag) = tags.lines().next() {
+        println!("xtask release: comparing the public API with {tag}");
+        let mut semver = in_workspace(program(SEMVER.0, SEMVER.1)?)?;
+        semver.args(["semver-checks", "--workspace", "--baseline-rev", tag]);
+        report.shown("public API", semver);
+    } else if git(&["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        let remedy = "a shallow clone has no tags: run `git fetch --unshallow --tags`";
+        report.check("public API", || Ok(vec![remedy.to_owned()]));
+    } else {
+        report.skip("public API", "no release yet: nothing to compare");
     }
+    Ok(())
 }
 
 fn git(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
     let (status, output) = capture(Command::new("git").args(arguments).current_dir(root()?))?;
     if status.success() { Ok(output) } else { Err(format!("git {}: {output}", arguments.join(" ")).into()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_tag_is_the_newest_version() {
-        assert_eq!(Released::of("false\n", "v0.10.0\nv0.9.0\n"), Released::Tag("v0.10.0".to_owned()));
-    }
-
-    #[test]
-    fn a_shallow_clone_without_tags_does_not_count_as_never_released() {
-        assert_eq!(Released::of("true\n", ""), Released::Unknown);
-        assert_eq!(Released::of("false\n", ""), Released::Never);
-    }
 }

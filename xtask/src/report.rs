@@ -3,26 +3,12 @@ use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::tools::capture;
+use crate::tools::{capture, stream};
 
-/// The result of a check.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Passed,
-    /// Failed, with the text to read.
-    Failed(String),
-    /// Skipped, with the reason.
-    Skipped(String),
-}
+/// The findings of a check, none if it passed.
+pub(crate) type Findings = Result<Vec<String>, Box<dyn Error>>;
 
-impl Outcome {
-    /// Returns the outcome of a check with these findings.
-    pub(crate) fn of(findings: Vec<String>) -> Self {
-        if findings.is_empty() { Self::Passed } else { Self::Failed(findings.join("\n")) }
-    }
-}
-
-/// The number of checks by their outcomes, and the names of those that failed.
+/// The number of checks that passed, and the names of those that failed or were skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     passed: usize,
@@ -35,29 +21,36 @@ impl Report {
     pub(crate) fn command(&mut self, name: &str, mut command: Command) {
         self.check(name, || {
             let (status, output) = capture(&mut command)?;
-            Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
+            Ok(if status.success() { Vec::new() } else { vec![output] })
+        });
+    }
+
+    /// Runs a command that takes minutes, and shows its output at once.
+    pub(crate) fn shown(&mut self, name: &str, mut command: Command) {
+        self.check(name, || {
+            let is_success = stream(&mut command, |_| {})?.success();
+            Ok(if is_success { Vec::new() } else { vec!["see the output above".to_owned()] })
         });
     }
 
     /// Runs a check, and prints the outcome.
-    pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Result<Outcome, Box<dyn Error>>) {
+    pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Findings) {
         let start = Instant::now();
-        let outcome = check().unwrap_or_else(|e| Outcome::Failed(e.to_string()));
+        let findings = check().unwrap_or_else(|e| vec![e.to_string()]);
         let seconds = start.elapsed().as_secs_f32();
-        match outcome {
-            Outcome::Passed => {
-                self.passed += 1;
-                println!("ok       {name} ({seconds:.1} s)");
-            }
-            Outcome::Skipped(why) => {
-                self.skipped += 1;
-                println!("skipped  {name}: {why}");
-            }
-            Outcome::Failed(output) => {
-                self.failed.push(name.to_owned());
-                println!("FAILED   {name} ({seconds:.1} s)\n{}\n", output.trim_end());
-            }
+        if findings.is_empty() {
+            self.passed += 1;
+            println!("ok       {name} ({seconds:.1} s)");
+        } else {
+            self.failed.push(name.to_owned());
+            println!("FAILED   {name} ({seconds:.1} s)\n{}\n", findings.join("\n").trim_end());
         }
+    }
+
+    /// Prints that a check is not possible here.
+    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        self.skipped += 1;
+        println!("skipped  {name}: {why}");
     }
 
     /// Prints the number of outcomes, and returns whether no check failed.

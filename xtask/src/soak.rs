@@ -1,96 +1,70 @@
 //! Tests that take too long for CI.
-use std::process::Command;
+use clap::Subcommand;
 
 use crate::tools::{Done, cargo, some_passed, stream, target};
 
-/// Runs the largest variants of the model check one after the other, because each uses all available cores.
-pub(crate) fn model() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-model", "--test", "variants"])?;
-    command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
-    let mut checked = 0;
-    let status = stream(&mut command, |line| checked += usize::from(line.contains(" unique ")))?;
-    println!("xtask soak: {checked} variants of the model checked");
-    Ok(status.success() && checked > 0)
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum Soak {
+    /// Runs the largest variants of the model check, one after the other, because each uses all available cores
+    Model,
+    /// Runs every weakness that chaos must find. `nightly chaos` plays a minute of each play without one.
+    Chaos,
+    /// Measures a million scheduled messages in a delay queue, and a million confirmed stubs in an outbox; the tests have
+    /// 100,000
+    Delivery,
+    /// Runs more rounds of each race over HTTP, and more hostile keys, than CI has time for
+    Fire,
+    /// Runs one worker with a private RabbitMQ and Redis, and checks that its memory does not grow
+    Mq {
+        /// The number of messages. Fewer do not show a leak.
+        #[arg(default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100_000..))]
+        messages: u64,
+    },
+    /// Tests release builds of `shop` and of `consume` from outside; other commands test the builds of the tests
+    Released,
+    /// Checks PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000
+    Sql,
 }
 
-/// Runs every weakness that chaos must find. `cargo xtask nightly chaos` plays a minute of each play without one.
-pub(crate) fn chaos() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-chaos", "--test", "smoke"])?;
-    command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
-    tests(&mut command)
+pub(crate) fn run(soak: Soak) -> Done {
+    let ignored = ["--ignored", "--nocapture", "--test-threads=1"];
+    match soak {
+        Soak::Model => tests("idempotent-model", "variants", &ignored, &[]),
+        Soak::Chaos => tests("idempotent-chaos", "smoke", &ignored, &[]),
+        Soak::Delivery => {
+            let queue = tests("idempotent-redis", "suite", &[&["among_a_million"], &ignored[..]].concat(), &[])?;
+            let stubs = ["postgres::common::plans::a_look_for_what_is_due"];
+            Ok(tests("idempotent-sqlx", "suite", &[&stubs, &ignored[..]].concat(), &[])? && queue)
+        }
+        Soak::Fire => {
+            let races = ["sockets::races::", "sockets::hostile_keys::", "--test-threads=1"];
+            let sizes = [("IDEMPOTENT_FIRE_ROUNDS", "2000".into()), ("FUZZ_INPUTS", "300000".into())];
+            tests("idempotent-tower", "suite", &races, &sizes)
+        }
+        Soak::Mq { messages } => {
+            let bench = ["bench", "--quiet", "--locked", "--package", "idempotent-mq-bench", "--bench", "soak", "--"];
+            Ok(stream(cargo(&bench)?.arg(messages.to_string()), |_| {})?.success())
+        }
+        Soak::Released => {
+            let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-shop"];
+            let features = ["--features", "idempotent-consume/servers,idempotent-shop/redis"];
+            let mut build = cargo(&["build", "--release", "--bins"])?;
+            if !stream(build.args(packages).args(features), |_| {})?.success() {
+                return Ok(false);
+            }
+            let built = [("IDEMPOTENT_EXAMPLES", target()?.join("release/examples").into_os_string())];
+            let rest = tests("idempotent-tests", "examples", &["rest::", "--nocapture"], &built)?;
+            Ok(tests("idempotent-tests", "examples", &["consume::fleet::", "--nocapture"], &built)? && rest)
+        }
+        Soak::Sql => tests("idempotent-sqlx", "suite", &[&["over_10_million_rows"], &ignored[..]].concat(), &[]),
+    }
 }
 
-/// Runs tests. A run without a test is a failure, too.
-fn tests(command: &mut Command) -> Done {
+/// Runs tests of one target. A run without a test is a failure, too.
+fn tests(package: &str, target: &str, arguments: &[&str], variables: &[(&str, std::ffi::OsString)]) -> Done {
+    let mut command = cargo(&["test", "--locked", "--package", package, "--test", target, "--"])?;
+    command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
     let mut some = false;
-    let status = stream(command, |line| some |= some_passed(line))?;
+    let status = stream(&mut command, |line| some |= some_passed(line))?;
     Ok(status.success() && some)
-}
-
-/// Runs more rounds of each race over HTTP, and more hostile keys, than CI has time for.
-pub(crate) fn fire() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "suite"])?;
-    command.args(["--", "sockets::races::", "sockets::hostile_keys::", "--test-threads=1"]);
-    command.env("IDEMPOTENT_FIRE_ROUNDS", "2000").env("FUZZ_INPUTS", "300000");
-    tests(&mut command)
-}
-
-/// Tests release builds of `shop` and of `consume` from outside; `test` and `test extras` test the builds of the
-/// tests.
-pub(crate) fn released() -> Done {
-    let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-shop"];
-    let features = ["--features", "idempotent-consume/servers,idempotent-shop/redis"];
-    let mut build = cargo(&["build", "--release", "--bins"])?;
-    if !stream(build.args(packages).args(features), |_| {})?.success() {
-        return Ok(false);
-    }
-    let mut all = true;
-    for filter in ["rest::", "consume::fleet::"] {
-        let mut command = cargo(&["test", "--locked", "--package", "idempotent-tests", "--test", "examples"])?;
-        command.args(["--", filter, "--nocapture"]);
-        command.env("IDEMPOTENT_EXAMPLES", target()?.join("release/examples"));
-        all &= tests(&mut command)?;
-    }
-    Ok(all)
-}
-
-/// Checks PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000.
-pub(crate) fn sql() -> Done {
-    let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "suite"])?;
-    command.args(["--", "over_10_million_rows", "--ignored", "--nocapture"]);
-    tests(&mut command)
-}
-
-/// Measures a million scheduled messages in a delay queue, and a million confirmed stubs in an outbox; the tests have
-/// 100,000.
-pub(crate) fn delivery() -> Done {
-    let mut all = true;
-    for (package, filter) in [
-        ("idempotent-redis", "among_a_million"),
-        ("idempotent-sqlx", "postgres::common::plans::a_look_for_what_is_due"),
-    ] {
-        let mut command = cargo(&["test", "--locked", "--package", package, "--test", "suite"])?;
-        command.args(["--", filter, "--ignored", "--nocapture"]);
-        all &= tests(&mut command)?;
-    }
-    Ok(all)
-}
-
-/// Parses the number of messages for [`mq`].
-///
-/// # Errors
-/// The text is not a number, or too small for a result.
-pub(crate) fn messages(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 100_000;
-    match text.parse() {
-        Ok(messages) if messages >= LEAST => Ok(messages),
-        _ => Err(format!("`{text}` is no number of messages from {LEAST} on; fewer say nothing")),
-    }
-}
-
-/// Runs one worker with a private RabbitMQ and Redis, and checks that its memory does not grow.
-pub(crate) fn mq(messages: u64) -> Done {
-    let mut command = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-mq-bench", "--bench", "soak"])?;
-    command.args(["--", &messages.to_string()]);
-    Ok(stream(&mut command, |_| {})?.success())
 }

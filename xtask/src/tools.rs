@@ -1,9 +1,12 @@
 //! Execution of other programs.
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// `Ok` contains whether everything succeeded. `Err` means that the result is unknown.
 pub(crate) type Done = Result<bool, Box<dyn Error>>;
@@ -71,27 +74,39 @@ pub(crate) fn capture(command: &mut Command) -> io::Result<(ExitStatus, String)>
 }
 
 /// Runs a command silently.
-///
-/// # Errors
-/// The command cannot be started, or fails; the error has its output.
 pub(crate) fn ran(command: &mut Command) -> Result<(), Box<dyn Error>> {
     let (status, output) = capture(command).map_err(|e| format!("{}: {e}", command.get_program().display()))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {output}").into()) }
 }
 
+/// Calls the function for each item, some at a time, and returns the results in the order of the items.
+pub(crate) fn concurrently<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
+    at_a_time: usize,
+    work: impl Fn(usize, T) -> R + Sync,
+) -> Vec<R> {
+    let (waiting, results) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(BTreeMap::new()));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            scope.spawn(|| {
+                while let Some((nth, item)) = next() {
+                    let result = work(nth, item);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(nth, result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
 /// Returns the date and the time, in UTC.
-///
-/// # Errors
-/// The program `date` cannot be started.
 pub(crate) fn date() -> Result<String, Box<dyn Error>> {
     let (_, date) = capture(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?;
     Ok(date.trim().to_owned())
 }
 
 /// Returns the path of a program from its crate, and installs this version into the target folder unless it is there.
-///
-/// # Errors
-/// The program cannot be installed.
 pub(crate) fn program(name: &str, version: &str) -> Result<PathBuf, Box<dyn Error>> {
     let folder = target()?.join("tools").join(format!("{name}-{version}"));
     let program = folder.join("bin").join(name);
@@ -123,4 +138,22 @@ fn lines(reader: PipeReader, mut see: impl FnMut(&[u8])) -> io::Result<()> {
         line.clear();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn items_are_worked_on_at_a_time_and_results_are_in_order() {
+        let both = Barrier::new(2);
+        let work = |nth: usize, item: i32| {
+            // Each item waits for another one.
+            both.wait();
+            (nth, item)
+        };
+        assert_eq!(concurrently([7, 8, 9, 6], 2, work), [(0, 7), (1, 8), (2, 9), (3, 6)]);
+    }
 }

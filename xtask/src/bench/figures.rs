@@ -1,4 +1,4 @@
-//! The output of the benches: one JSON object per line.
+//! The output of the benches, which is one JSON object per line, and its table in `docs/benchmarks.md`.
 use serde_json::Value;
 
 /// A figure, with its floor if there is one.
@@ -9,21 +9,13 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     pub(crate) floor: Option<f64>,
     pub(crate) ratio: Option<f64>,
-    pub(crate) goal: Option<Goal>,
+    /// The goal, such as `<= 5`, and the share of it that the figure takes.
+    pub(crate) goal: Option<(String, f64)>,
     pub(crate) met: Option<bool>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Goal {
-    AtMost(f64),
-    AtLeast(f64),
 }
 
 impl Figure {
     /// Parses a line of output.
-    ///
-    /// # Errors
-    /// The line is invalid. The error names it, and the reason.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("a bench printed `{line}`: {what}");
         let object: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
@@ -32,11 +24,21 @@ impl Figure {
         let at = object["concurrency"].as_u64().map_or_else(String::new, |tasks| format!(", {tasks} at once"));
         let store = text("store").unwrap_or_else(|| "executor".to_owned());
         let case = text("case").ok_or_else(|| wrong("no `case`"))?;
-        let goal = text("goal").map(|goal| Goal::parse(&goal).ok_or_else(|| wrong("a `goal` is `<= 5` or `>= 0.9`")));
+        let unit = text("unit").ok_or_else(|| wrong("no `unit`"))?;
+        let value = number("value").ok_or_else(|| wrong("no `value`"))?;
+        let share = |goal: &str| match (goal.split_once(' ')?, number("ratio").unwrap_or(value)) {
+            (("<=", limit), judged) => Some(judged / limit.parse::<f64>().ok()?),
+            ((">=", limit), judged) => Some(limit.parse::<f64>().ok()? / judged),
+            _ => None,
+        };
+        let goal = text("goal").map(|goal| match share(&goal) {
+            Some(share) => Ok((goal, share)),
+            None => Err(wrong("a `goal` is `<= 5` or `>= 0.9`")),
+        });
         Ok(Self {
             name: format!("{store} {case}{at}"),
-            unit: text("unit").ok_or_else(|| wrong("no `unit`"))?,
-            value: number("value").ok_or_else(|| wrong("no `value`"))?,
+            unit,
+            value,
             floor: number("floor"),
             ratio: number("ratio"),
             goal: goal.transpose()?,
@@ -50,27 +52,6 @@ impl Figure {
     }
 }
 
-impl Goal {
-    fn parse(text: &str) -> Option<Self> {
-        let (sign, number) = text.split_once(' ')?;
-        let number = number.parse().ok()?;
-        match sign {
-            "<=" => Some(Self::AtMost(number)),
-            ">=" => Some(Self::AtLeast(number)),
-            _ => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Goal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AtMost(limit) => write!(f, "<= {limit}"),
-            Self::AtLeast(limit) => write!(f, ">= {limit}"),
-        }
-    }
-}
-
 /// Formats a figure with as many digits as are reliable.
 pub(crate) fn rounded(figure: f64) -> String {
     match figure {
@@ -78,6 +59,28 @@ pub(crate) fn rounded(figure: f64) -> String {
         _ if figure >= 1.0 => format!("{figure:.2}"),
         _ => format!("{figure:.4}"),
     }
+}
+
+/// Returns the page with a new table of one bench.
+pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
+    let begin = format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n");
+    let end = format!("<!-- /{name} -->\n");
+    let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());
+    let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
+    Ok(format!("{before}{begin}{}{end}{after}", table(figures)))
+}
+
+fn table(figures: &[Figure]) -> String {
+    let mut table = String::from("| figure | value | floor | ratio | goal | met |\n|---|---|---|---|---|---|\n");
+    for figure in figures {
+        let number = |figure: Option<f64>| figure.map_or_else(String::new, rounded);
+        let goal = figure.goal.as_ref().map_or("", |(goal, _)| goal);
+        let met = figure.met.map_or("", |met| if met { "yes" } else { "**no**" });
+        let (value, floor, ratio) = (rounded(figure.value), number(figure.floor), number(figure.ratio));
+        table += &format!("| {} | {value} {} | {floor} | {ratio} | {goal} | {met} |\n", figure.name, figure.unit);
+    }
+    table
 }
 
 #[cfg(test)]

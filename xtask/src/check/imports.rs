@@ -1,75 +1,49 @@
 //! Import circles: files of a crate that import each other.
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, ItemUse, UseTree, Visibility};
 
-use super::sources::texts;
-
-/// The crates without circles of more than two files: all published ones except the facade and the test kit.
-const CHECKED: [&str; 21] = [
-    "operate/alert/src",
-    "operate/cli/src",
-    "operate/library/src",
-    "operate/metrics/src",
-    "operate/otel/src",
-    "idempotent-core/src",
-    "idempotent-macros/src",
-    "idempotent-mq/src",
-    "brokers/kafka/src",
-    "brokers/nats/src",
-    "brokers/pgmq/src",
-    "brokers/redis-streams/src",
-    "idempotent-redis/src",
-    "brokers/rabbitmq/src",
-    "brokers/rocketmq/src",
-    "brokers/sqs/src",
-    "stores/dynamodb/src",
-    "stores/sqlx/src",
-    "web/actix/src",
-    "web/tonic/src",
-    "web/tower/src",
-];
+use super::sources::{CRATES, texts};
+use crate::report::Findings;
 
 /// The largest circle that passes: a builder and the type that it builds.
 const LARGEST: usize = 2;
 
-/// The path of a module within its crate.
-type Module = Vec<String>;
-
-pub(super) fn circles() -> Result<Vec<String>, Box<dyn Error>> {
+pub(super) fn circles() -> Findings {
     let mut found = Vec::new();
-    for root in CHECKED {
-        let mut files = BTreeMap::new();
+    for root in CRATES {
+        let mut files = Files::new();
         for (path, text) in texts(|path| path.starts_with(root) && path.extension().is_some_and(|end| end == "rs"))? {
             let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
             files.insert(module(path.strip_prefix(root)?), Imports::of(&file));
         }
         for circle in large_circles(&files) {
-            let names: Vec<_> = circle.iter().map(|module| module.join("/")).collect();
-            found.push(format!("{root}: a circle of {} files, limit {LARGEST}: {}", names.len(), names.join(", ")));
+            let (number, names) = (circle.len(), circle.into_iter().collect::<Vec<_>>().join(", "));
+            found.push(format!("{root}: a circle of {number} files, limit {LARGEST}: {names}"));
         }
     }
     Ok(found)
 }
 
-fn module(path: &Path) -> Module {
-    let mut parts: Module = path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    if parts.last().is_some_and(|last| last == "lib" || last == "mod") {
-        parts.pop();
-    }
-    parts
+/// Returns the path of a file's module, such as `crate::key::part`.
+fn module(path: &Path) -> String {
+    let parts = path.with_extension("");
+    let parts = parts.iter().map(|part| part.to_string_lossy()).filter(|part| part != "lib" && part != "mod");
+    parts.fold("crate".to_owned(), |module, part| format!("{module}::{part}"))
 }
+
+/// The imports of each file, by the path of its module.
+type Files = BTreeMap<String, Imports>;
 
 /// The imports of one file, without those of its tests.
 #[derive(Default)]
 struct Imports {
     /// Paths of `use` items that are not re-exports, and paths in code that start with `crate` or `super`.
-    used: Vec<Module>,
+    used: Vec<String>,
     /// Re-exported names with their paths.
-    reexported: BTreeMap<String, Module>,
+    reexported: BTreeMap<String, String>,
     /// Identifiers in the file outside of `use` items.
     named: BTreeSet<String>,
 }
@@ -78,28 +52,21 @@ impl Imports {
     fn of(file: &syn::File) -> Self {
         let mut imports = Self::default();
         imports.visit_file(file);
+        // The file's own code may use what it re-exports.
+        let in_code = imports.reexported.iter().filter(|(name, _)| imports.named.contains(*name));
+        imports.used.extend(in_code.map(|(_, path)| path.clone()).collect::<Vec<_>>());
         imports
     }
+}
 
-    /// Returns the paths that the file's own code needs.
-    fn needed(&self) -> impl Iterator<Item = &Module> {
-        let in_code = self.reexported.iter().filter(|(name, _)| self.named.contains(*name)).map(|(_, path)| path);
-        self.used.iter().chain(in_code)
-    }
-
-    fn add(&mut self, tree: &UseTree, prefix: &Module, is_public: bool) {
-        let joined = |name: String| prefix.iter().cloned().chain([name]).collect::<Module>();
-        let (name, path) = match tree {
-            UseTree::Path(path) => return self.add(&path.tree, &joined(path.ident.to_string()), is_public),
-            UseTree::Group(group) => return group.items.iter().for_each(|item| self.add(item, prefix, is_public)),
-            UseTree::Glob(_) => return self.used.push(prefix.clone()),
-            UseTree::Name(name) => (name.ident.to_string(), joined(name.ident.to_string())),
-            UseTree::Rename(rename) => (rename.rename.to_string(), joined(rename.ident.to_string())),
-        };
-        match is_public {
-            true => drop(self.reexported.insert(name, path)),
-            false => self.used.push(path),
-        }
+/// Adds the names that a `use` item imports, with their paths. A glob has the name `*`.
+fn flatten(tree: &UseTree, prefix: &str, names: &mut Vec<(String, String)>) {
+    match tree {
+        UseTree::Path(path) => flatten(&path.tree, &format!("{prefix}{}::", path.ident), names),
+        UseTree::Group(group) => group.items.iter().for_each(|item| flatten(item, prefix, names)),
+        UseTree::Glob(_) => names.push(("*".to_owned(), format!("{prefix}*"))),
+        UseTree::Name(name) => names.push((name.ident.to_string(), format!("{prefix}{}", name.ident))),
+        UseTree::Rename(rename) => names.push((rename.rename.to_string(), format!("{prefix}{}", rename.ident))),
     }
 }
 
@@ -119,18 +86,23 @@ impl Visit<'_> for Imports {
     }
 
     fn visit_item_use(&mut self, import: &ItemUse) {
-        self.add(&import.tree, &Module::new(), !matches!(import.vis, Visibility::Inherited));
+        let mut names = Vec::new();
+        flatten(&import.tree, "", &mut names);
+        let is_used = |name: &str| name == "*" || matches!(import.vis, Visibility::Inherited);
+        let (used, reexported): (Vec<_>, Vec<_>) = names.into_iter().partition(|(name, _)| is_used(name));
+        self.used.extend(used.into_iter().map(|(_, path)| path));
+        self.reexported.extend(reexported);
     }
 
     fn visit_path(&mut self, path: &syn::Path) {
-        let parts: Module = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        let parts: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
         if parts.len() > 1 && ["crate", "super"].contains(&parts[0].as_str()) {
-            self.used.push(parts);
+            self.used.push(parts.join("::"));
         }
         visit::visit_path(self, path);
     }
 
-    fn visit_ident(&mut self, ident: &syn::Ident) {
+    fn visit_ident(&mut self, ident: &Ident) {
         self.named.insert(ident.to_string());
     }
 
@@ -143,66 +115,42 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 }
 
 /// Returns the circles of more than [`LARGEST`] files.
-fn large_circles(files: &BTreeMap<Module, Imports>) -> Vec<BTreeSet<&Module>> {
-    let edges: BTreeMap<_, BTreeSet<_>> = files
-        .iter()
-        .map(|(from, imports)| {
-            let to = imports.needed().filter_map(|path| resolve(files, from, path, 0)).filter(|to| *to != from);
-            (from, to.collect())
-        })
-        .collect();
-    let reached: BTreeMap<_, _> = files.keys().map(|from| (from, reachable(&edges, from))).collect();
-    let mut circles = BTreeSet::new();
-    for (from, all) in &reached {
-        let circle: BTreeSet<_> = all.iter().copied().filter(|to| reached[to].contains(from)).collect();
-        if circle.len() > LARGEST {
-            circles.insert(circle);
-        }
-    }
-    circles.into_iter().collect()
+fn large_circles(files: &Files) -> BTreeSet<BTreeSet<&str>> {
+    let reached: BTreeMap<_, _> = files.keys().map(|from| (from.as_str(), reachable(files, from))).collect();
+    let circle = |(from, all): (&&str, &BTreeSet<_>)| -> BTreeSet<&str> {
+        all.iter().copied().filter(|to: &&str| reached[to].contains(from)).collect()
+    };
+    reached.iter().map(circle).filter(|circle| circle.len() > LARGEST).collect()
 }
 
-fn reachable<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, from: &'a Module) -> BTreeSet<&'a Module> {
+/// Returns the files that a file imports, and the files that these import.
+fn reachable<'f>(files: &'f Files, from: &'f str) -> BTreeSet<&'f str> {
     let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(module) = next.pop() {
-        next.extend(edges[module].iter().copied().filter(|to| reached.insert(*to)));
+        let imported = files[module].used.iter().filter_map(|path| resolve(files, module, path, 0));
+        next.extend(imported.filter(|to| *to != module && reached.insert(*to)));
     }
     reached
 }
 
 /// Returns the file that a path leads to, through re-exports.
-fn resolve<'a>(
-    files: &'a BTreeMap<Module, Imports>,
-    from: &[String],
-    path: &[String],
-    depth: u8,
-) -> Option<&'a Module> {
-    let mut parts = path;
-    let mut base = match parts.first()?.as_str() {
-        "crate" => Module::new(),
-        "self" | "super" => from.to_vec(),
-        first if files.contains_key(&[from, &[first.to_owned()]].concat()) => from.to_vec(),
-        _ => return None,
-    };
-    while let Some((first, rest)) = parts.split_first() {
-        match first.as_str() {
-            "crate" | "self" => {}
-            "super" => drop(base.pop()),
-            _ => break,
-        }
-        parts = rest;
+fn resolve<'f>(files: &'f Files, from: &str, path: &str, depth: u8) -> Option<&'f str> {
+    let (mut module, mut rest) = (from, path.strip_prefix("self::").unwrap_or(path));
+    while let Some(outer) = rest.strip_prefix("super::") {
+        (module, rest) = (module.rsplit_once("::")?.0, outer);
     }
-    while let Some((first, rest)) = parts.split_first() {
-        let inner = [&base[..], std::slice::from_ref(first)].concat();
-        if !files.contains_key(&inner) {
-            break;
-        }
-        (base, parts) = (inner, rest);
+    let is_absolute = path.starts_with("crate::");
+    let full = if is_absolute { path.to_owned() } else { format!("{module}::{rest}") };
+    let mut ends = [full.len()].into_iter().chain(full.rmatch_indices("::").map(|(at, _)| at));
+    let (file, imports) = ends.find_map(|end| files.get_key_value(&full[..end]))?;
+    if !is_absolute && rest == path && file == from {
+        // The first name is that of another crate, unless it is that of a module.
+        return None;
     }
-    let (module, imports) = files.get_key_value(&base)?;
+    let name = full[file.len()..].trim_start_matches("::").split("::").next()?;
     // Chains of re-exports are short. The limit ends a re-export of itself.
-    let reexported = parts.first().and_then(|name| imports.reexported.get(name)).filter(|_| depth < 6);
-    reexported.and_then(|path| resolve(files, module, path, depth + 1)).or(Some(module))
+    let reexported = imports.reexported.get(name).filter(|_| depth < 6);
+    reexported.and_then(|path| resolve(files, file, path, depth + 1)).or(Some(file))
 }
 
 #[cfg(test)]

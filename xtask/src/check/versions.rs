@@ -1,14 +1,11 @@
 //! Check of the versions of servers in the README: a suite has passed on each of them.
-use std::error::Error;
-
+use crate::report::Findings;
 use crate::tools::root;
 
 /// Returns a line for each version that the README names, and on which a suite failed or none ran, as `docs/servers.md` shows.
-///
-/// # Errors
-/// A page cannot be read, or the README names no version.
-pub(super) fn versions() -> Result<Vec<String>, Box<dyn Error>> {
-    let read = |page: &str| std::fs::read_to_string(root()?.join(page)).map_err(Box::<dyn Error>::from);
+pub(super) fn versions() -> Findings {
+    let root = root()?;
+    let read = |page: &str| std::fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"));
     let (readme, page) = (read("README.md")?, read("docs/servers.md")?);
     let named = named(&readme);
     if named.is_empty() {

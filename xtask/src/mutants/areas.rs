@@ -1,9 +1,8 @@
 //! The parts of the source that make decisions, and the tests that must detect their mutants.
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 
-use crate::tools::root;
+use crate::check::sources::paths;
 
 /// A part of the source.
 #[derive(Debug)]
@@ -170,41 +169,23 @@ pub(super) const AREAS: [Area; 17] = [
 ];
 
 /// Returns the source files of an area, in order, without test modules.
-///
-/// # Errors
-/// The folder cannot be read.
 pub(super) fn files(area: &Area) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut found = Vec::new();
-    collect(&root()?.join(area.folder), &mut found)?;
-    let root = root()?;
+    let folder = Path::new(area.folder);
+    let is_test = |stem: &Path| {
+        let name = stem.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with("tests") || name.ends_with("interleavings") || stem.iter().any(|part| part == "tests")
+    };
     let mut files = Vec::new();
-    for path in found {
-        let name = path.strip_prefix(&root)?.to_str().ok_or("a file whose name is no text")?.replace('\\', "/");
-        let inside = name.strip_prefix(area.folder).unwrap_or(&name).trim_start_matches('/');
-        let is_test =
-            inside.ends_with("tests.rs") || inside.ends_with("interleavings.rs") || inside.contains("/tests/");
-        let is_left_out = area
-            .left_out
-            .iter()
-            .any(|out| inside == *out || inside.starts_with(&format!("{out}/")) || inside == format!("{out}.rs"));
-        if name.ends_with(".rs") && !is_test && !is_left_out {
-            files.push(name);
+    for path in paths()?.into_iter().filter(|path| path.starts_with(folder) && path.extension() == Some("rs".as_ref()))
+    {
+        let stem = path.with_extension("");
+        let mut left_out = area.left_out.iter().map(|out| folder.join(out));
+        if !is_test(&stem) && !left_out.any(|out| path.starts_with(&out) || stem == out) {
+            files.push(path.to_string_lossy().into_owned());
         }
     }
     files.sort();
     Ok(files)
-}
-
-fn collect(folder: &Path, found: &mut Vec<std::path::PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, found)?;
-        } else {
-            found.push(path);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -220,14 +201,5 @@ mod tests {
             assert!(files.iter().all(|file| !file.ends_with("tests.rs")), "{files:?}");
             assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
         }
-    }
-
-    #[test]
-    fn the_arguments_of_the_programs_follow_the_dashes() {
-        let set = |arguments| TestSet("p", arguments);
-        let both = set(&["--lib", "--", "--skip", "slow"]);
-        assert_eq!((both.build_arguments(), both.run_arguments()), (&["--lib"][..], &["--skip", "slow"][..]));
-        let one = set(&["--lib"]);
-        assert_eq!((one.build_arguments(), one.run_arguments()), (&["--lib"][..], &[][..]));
     }
 }

@@ -55,9 +55,6 @@ pub(super) struct SwitchedBuild<'a> {
 
 impl SwitchedBuild<'_> {
     /// Writes the mutants into the clone, and leaves out those that do not compile, until the library compiles.
-    ///
-    /// # Errors
-    /// A file cannot be read or written, or an error of the compiler belongs to no mutant.
     pub(super) fn prepare(&mut self, command: impl Fn(&[&str]) -> Command) -> Result<(), Box<dyn Error>> {
         let mut sources = BTreeMap::new();
         for mutant in &self.mutants {
@@ -116,18 +113,17 @@ impl SwitchedBuild<'_> {
     }
 }
 
-/// Builds the tests of a set, and returns the paths of their programs.
-///
-/// # Errors
-/// The tests do not compile.
-pub(super) fn programs(tests: TestSet, mut command: Command) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+/// Builds the tests of a set, and returns the paths of their programs, each with the folder of its package.
+pub(super) fn programs(tests: TestSet, mut command: Command) -> Result<Vec<(PathBuf, PathBuf)>, Box<dyn Error>> {
     command.args(["--no-run", "--message-format=json", "--package", tests.0]).args(tests.build_arguments());
     let messages = messages(&mut command)?;
     if let Some(error) = messages.iter().find(|message| message["message"]["level"] == "error") {
         return Err(format!("tests of {}: {}", tests.0, error["message"]["rendered"]).into());
     }
     let tests = messages.iter().filter(|message| message["profile"]["test"] == true);
-    Ok(tests.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).collect())
+    let path = |message: &Value, field| message[field].as_str().map(PathBuf::from);
+    let program = |message| Some((path(message, "executable")?, path(message, "manifest_path")?.parent()?.to_owned()));
+    Ok(tests.filter_map(program).collect())
 }
 
 /// Returns the errors of the compiler.

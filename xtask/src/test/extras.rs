@@ -2,38 +2,36 @@
 //! and the PostgreSQL store on hash partitions.
 use std::error::Error;
 
-use super::binary::{Binary, libraries};
-use super::build::Built;
-use super::lanes::{Job, LANES};
-use super::part::{Part, having_extras};
-use super::scratch::Scratch;
-use super::selected::{SelectedTests, run};
-use super::tally::Tally;
-use super::{build, counted};
-use crate::setup::browser;
+use super::build::{self, Built, libraries};
+use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
+use super::part::{Part, extras_of};
 use crate::setup::flavours::{self, Flavour, MARIADB, MYSQL, PGBOUNCER, POSTGRES, RABBITMQ, REDICT, REDIS, VALKEY};
+use crate::setup::packaged;
 use crate::tools::Done;
 use crate::{budget, setup};
 
 /// Runs all of them, even after a failure.
 pub(crate) fn extras() -> Done {
-    if !setup::all()? || !flavours::all()? || !browser::all()? {
+    if !setup::all()? || !flavours::all()? || !setup::browser()? {
         println!("xtask test extras: what to run on is not there");
         return Ok(false);
     }
     let measured = budget::Measured::begin();
     let mut tally = Tally::default();
-    let built = counted(build::all()?, &mut tally);
+    let built = build::all()?.counted(&mut tally);
     let (libraries, scratch) = (libraries()?, Scratch::new());
     let mut fuzzed = FUZZED.of(&built)?;
     fuzzed.command.env("FUZZ_SECONDS", "60");
     let mut jobs = vec![fuzzed];
-    for binary in having_extras(built.binaries(), &libraries)? {
+    for binary in built.binaries() {
         let command = Part::Extras.command(binary, &libraries);
-        jobs.extend(command.map(|command| Job { title: binary.title(), command }));
+        if !extras_of(binary, &libraries)?.is_empty() {
+            jobs.extend(command.map(|command| Job { title: binary.title(), command, is_selection: true }));
+        }
     }
+    let axe = packaged::axe()?;
     for job in &mut jobs {
-        job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
+        job.command.env("IDEMPOTENT_AXE", &axe);
     }
     jobs.extend(on_flavours(&built, &libraries)?);
     let mut on_partitions = ON_PARTITIONS.of(&built)?;
@@ -77,12 +75,12 @@ const ON_FLAVOURS: [(&str, &str, &[&Flavour]); 8] = [
 fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error>> {
     let mut jobs = Vec::new();
     for (package, filter, flavours) in ON_FLAVOURS {
-        let is_it = |binary: &&Binary| binary.package == package && binary.target == "suite";
-        let binary = built.binaries().iter().find(is_it).ok_or_else(|| format!("nothing of {package} was built"))?;
+        let binary = built.binary(package, "suite")?;
         for flavour in flavours {
             let mut command = binary.command(libraries);
             command.arg(filter).envs([flavour.environment()?]);
-            jobs.push(Job { title: format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?), command });
+            let title = format!("{} on {} {}", binary.title(), flavour.name, flavour.version()?);
+            jobs.push(Job { title, command, is_selection: true });
         }
     }
     Ok(jobs)

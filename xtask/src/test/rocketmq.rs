@@ -1,18 +1,13 @@
 //! The lints, docs and tests of RocketMQ, whose client and broker take minutes to build.
 use std::error::Error;
 use std::process::Command;
-use std::time::Instant;
 
-use super::binary::libraries;
-use super::lanes::{Job, LANES};
-use super::scratch::Scratch;
-use super::selected::{SelectedTests, run};
-use super::tally::Tally;
-use super::{build, counted};
+use super::build::{self, libraries};
+use super::jobs::{Job, LANES, Scratch, SelectedTests, Tally, run};
 use crate::heavy::{FEATURE, PACKAGE};
 use crate::setup;
-use crate::setup::brokers;
-use crate::tools::{Done, cargo, stream};
+use crate::setup::packaged;
+use crate::tools::{Done, cargo};
 
 /// The packages that have the feature of the client.
 const PROGRAMS: [&str; 6] = [
@@ -48,21 +43,22 @@ const OF_PROGRAMS: [SelectedTests; 4] = [
 
 /// Installs the broker, runs all tests of RocketMQ, and prints the result.
 pub(crate) fn rocketmq() -> Done {
-    if !(setup::all()? && brokers::all()?) {
+    if !(setup::all()? && packaged::rocketmq()?.is_dir()) {
         println!("xtask test rocketmq: what to run on is not there");
         return Ok(false);
     }
-    let mut tally = Tally::default();
+    let (mut tally, scratch) = (Tally::default(), Scratch::new());
     let arguments = with_client();
     let mut lints = cargo(&["clippy", "--locked", "--all-targets"])?;
     lints.args(&arguments).args(["--", "-D", "warnings"]);
-    timed("lints", &mut lints, &mut tally)?;
-    let alone = format!("idempotent-rs/{FEATURE}");
-    let mut check = cargo(&["check", "--locked", "--package", "idempotent-rs", "--no-default-features"])?;
-    timed("facade with this feature alone", check.args(["--features", &alone]), &mut tally)?;
+    let mut alone = cargo(&["check", "--locked", "--package", "idempotent-rs", "--no-default-features"])?;
+    alone.args(["--features", &format!("idempotent-rs/{FEATURE}")]);
     let mut docs = cargo(&["doc", "--no-deps", "--locked", "--package", PACKAGE])?;
-    timed("docs", docs.env("RUSTDOCFLAGS", "-D warnings"), &mut tally)?;
-    run_tests(&arguments, &mut tally)?;
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    let builds = [("lints", lints), ("facade with this feature alone", alone), ("docs", docs)];
+    let build = |(title, command): (&str, Command)| Job { title: title.to_owned(), command, is_selection: false };
+    run(builds.map(build).into(), 1, &scratch, &mut tally);
+    run_tests(&arguments, &scratch, &mut tally)?;
     tally.tell();
     Ok(tally.is_good("test rocketmq"))
 }
@@ -74,37 +70,26 @@ fn with_client() -> Vec<String> {
     packages.chain(["--features".to_owned(), features]).collect()
 }
 
-/// Runs a command, and counts its result.
-fn timed(what: &str, command: &mut Command, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let start = Instant::now();
-    if !stream(command, |_| {})?.success() {
-        tally.fail(what);
-    }
-    println!("xtask test rocketmq: {what}: {} s", start.elapsed().as_secs());
-    Ok(())
-}
-
 /// Builds and runs the tests.
-fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let (start, scratch) = (Instant::now(), Scratch::new());
+fn run_tests(arguments: &[String], scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let built = counted(build::of(&arguments)?, tally);
-    println!("xtask test rocketmq: built in {} s", start.elapsed().as_secs());
+    let built = build::of(&arguments)?.counted(tally);
     let libraries = libraries()?;
     let of_adapter = built.binaries().iter().filter(|binary| binary.package == PACKAGE);
     // The longest job is one of these, so they start first.
-    let of_adapter = of_adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
+    let of_adapter =
+        of_adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries), is_selection: true });
     let mut jobs = of_adapter.collect::<Vec<_>>();
     for selected in &OF_PROGRAMS {
         jobs.push(selected.of(&built)?);
     }
-    let bin = brokers::bin()?;
+    let bin = packaged::rocketmq()?;
     for job in &mut jobs {
         job.command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
     }
     let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
     docs.args(&arguments);
-    jobs.push(Job { title: "doc tests".to_owned(), command: docs });
-    run(jobs, LANES, &scratch, tally);
+    jobs.push(Job { title: "doc tests".to_owned(), command: docs, is_selection: true });
+    run(jobs, LANES, scratch, tally);
     Ok(())
 }
