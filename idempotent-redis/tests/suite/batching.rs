@@ -37,7 +37,7 @@ async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_caller_does_not_affect_others() {
-    let (server, store) = start_without_cache().await;
+    let (_server, store) = start_without_cache().await;
     let mut tasks = JoinSet::new();
     for task in 0..200_u128 {
         let store = store.clone();

@@ -10,6 +10,7 @@ use idempotent_core::{
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 
+use crate::support::ask_for;
 pub(crate) use crate::support::{HOUR, done};
 
 const FENCING: [u8; 16] = *b"0000000000000007";
