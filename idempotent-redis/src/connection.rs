@@ -5,16 +5,13 @@ mod diagnosis;
 mod lifetime;
 pub(crate) mod notifications;
 pub(crate) mod single_flight;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;
 pub(crate) mod tls;
 pub(crate) mod url;
 mod watchdog;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -27,6 +24,7 @@ use self::lifetime::{ConnectionState, PushHandler};
 use crate::connection::notifications::NotificationHub;
 use crate::connection::single_flight::SingleFlight;
 use crate::failure::{CallFailure, FailureKind};
+use crate::lock;
 
 /// The server that a connection leads to. The target is resolved before each connection attempt.
 #[async_trait]
@@ -49,7 +47,6 @@ pub(crate) trait ConnectTarget: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 }
 
-/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionTimeouts {
     pub(crate) connect: Duration,
@@ -216,30 +213,29 @@ impl ConnectionInner {
     /// Closes a connection and stops using it.
     fn discard(&self, state: &Arc<ConnectionState>) {
         state.close();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if current.as_ref().is_some_and(|open| Arc::ptr_eq(&open.state, state)) {
             *current = None;
         }
     }
 
     fn reconnect(&self, number: u64) {
-        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open = lock(&self.current).clone();
         if let Some(open) = open.filter(|open| open.number <= number) {
             self.discard(&open.state);
         }
     }
 
     fn open(&self) -> Option<OpenConnection> {
-        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.clone();
+        let open = lock(&self.current).as_ref()?.clone();
         (!open.state.is_closed()).then_some(open)
     }
 
     async fn connect_shared(&self) -> Result<OpenConnection, CallFailure> {
         let connecting = async {
             let open = self.connect().await.map_err(|failure| self.count_failure(failure))?;
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
-                FailedAttempts { connected_before: true, ..FailedAttempts::default() };
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
+            *lock(&self.failed) = FailedAttempts { connected_before: true, ..FailedAttempts::default() };
+            *lock(&self.current) = Some(open.clone());
             Ok(open)
         };
         self.connecting.share(|| self.open(), connecting).await
@@ -339,13 +335,13 @@ impl ConnectionInner {
     /// Returns whether the address is correct or was already diagnosed. No further probes go to a server that may be
     /// failing over.
     fn is_known(&self) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = lock(&self.failed);
         failed.connected_before || failed.times > 0
     }
 
     /// Counts a failure and adds the target, the attempts and the elapsed time to its text.
     fn count_failure(&self, failure: CallFailure) -> CallFailure {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         failed.times = failed.times.saturating_add(1);
         let since = failed.since.get_or_insert_with(Instant::now).elapsed();
         let since = Duration::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
@@ -360,6 +356,25 @@ pub(crate) fn refused(value: Value) -> Result<Value, CallFailure> {
     match value {
         Value::ServerError(error) => Err(CallFailure::from_server(&error)),
         value => Ok(value),
+    }
+}
+
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns a named field of a map or of a flat list.
+pub(crate) fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
+    match reply {
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value)),
+        Value::Array(flat) => {
+            flat.chunks(2).find(|pair| pair.first().and_then(text) == Some(name))?.get(1).and_then(text)
+        }
+        _ => None,
     }
 }
 

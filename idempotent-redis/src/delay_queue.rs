@@ -6,7 +6,6 @@
 //! in the hashes `msg` and, from the second delivery on, `state`. `layout.rs` defines the keys, and `scripts` contains
 //! the operations.
 mod builder;
-mod commit_and_receive;
 mod counts;
 mod dead_letters;
 mod layout;
@@ -17,7 +16,6 @@ mod queue;
 mod received;
 mod receiver;
 mod replies;
-mod reply_items;
 mod scripts;
 mod send;
 mod servers;
@@ -26,13 +24,12 @@ mod slot_calls;
 mod source;
 
 pub use self::builder::DelayQueueBuilder;
-pub use self::commit_and_receive::CommitAndReceive;
 pub use self::counts::DelayCounts;
 pub use self::dead_letters::DelayDeadLetters;
 pub use self::message::{DelayMessage, SendReceipt};
 pub use self::producer::DelayProducer;
 pub use self::queue::{DelayQueue, RetryDelay, RollbackResult, SettleResult};
 pub use self::received::DelayDelivery;
-pub use self::receiver::DelayReceiver;
+pub use self::receiver::{CommitAndReceive, DelayReceiver};
 pub use self::settler::DelayTag;
 pub use self::source::DelaySource;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use crate::record::millis;
+
 /// The replication that claims and completions wait for, besides the primary's own acknowledgement. See
 /// [`RedisStoreBuilder::durability`](crate::RedisStoreBuilder::durability).
 ///
@@ -55,7 +57,6 @@ impl Durability {
         }
     }
 
-    /// Returns the number of replicas to wait for.
     pub(crate) fn replicas(self) -> u32 {
         match self {
             Self::Primary => 0,
@@ -71,7 +72,7 @@ impl Durability {
         }
     }
 
-    /// Returns the command that waits. The command follows the writes on the same connection.
+    /// Returns the command that waits, with a timeout of at least 1 ms: 0 would wait forever. The command follows the writes on the same connection.
     pub(crate) fn command(self) -> Option<Cmd> {
         let mut cmd = Cmd::new();
         match self {
@@ -106,11 +107,6 @@ impl Durability {
             (Self::Disk { replicas, .. }, _) => Some(UnconfirmedReplicas { asked: replicas, had: 0, disk: false }),
         }
     }
-}
-
-/// Returns the timeout in ms, at least 1, because 0 would wait forever.
-fn millis(timeout: Duration) -> u64 {
-    crate::record::millis(timeout)
 }
 
 /// A write that too few replicas acknowledged.

@@ -16,6 +16,8 @@ mod startup;
 mod store;
 mod topology;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use self::cache::CacheOptions;
 pub use self::connection::url::InvalidUrl;
 #[cfg(feature = "delay-queue")]
@@ -28,6 +30,11 @@ pub use self::store::RedisStore;
 pub use self::store::builder::RedisStoreBuilder;
 pub use self::store::memory::RedisMemory;
 pub use self::store::tier::RedisTier;
+
+/// Locks a mutex of this crate. The code under these locks does not panic, so the data is consistent even if a lock is poisoned.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The parts that the benchmarks measure alone.
 #[doc(hidden)]

@@ -1,12 +1,13 @@
 //! The Lua scripts. Each transition of the protocol is one atomic script call.
 use std::sync::Arc;
 
+use redis::Cmd;
+
 /// Channel on which completions and releases notify waiters.
 pub(crate) const SETTLED: &str = "idempotent:settled";
 /// Channel on which an operator's `forget` notifies caches.
 pub(crate) const FORGOTTEN: &str = "idempotent:forgotten";
 
-/// A script.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Script {
     Claim,
@@ -59,16 +60,6 @@ const ALL: [(Script, &str); 18] = [
     (Script::Search, include_str!("scripts/search.lua")),
 ];
 
-/// The texts of the scripts for a server version, with their hashes.
-#[derive(Clone)]
-pub(crate) struct ScriptSet(Arc<[LoadedScript; ALL.len()]>);
-
-#[derive(Clone)]
-struct LoadedScript {
-    text: String,
-    sha: String,
-}
-
 /// The script features of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Dialect {
@@ -78,33 +69,40 @@ pub(crate) enum Dialect {
     Plain,
 }
 
-impl ScriptSet {
-    pub(crate) fn new(dialect: Dialect, edit: impl Fn(&str) -> String) -> Self {
-        Self(Arc::new(ALL.map(|(_, text)| {
-            let text = edit(&in_dialect(text, dialect));
+/// The texts of scripts, with their hashes.
+#[derive(Clone)]
+pub(crate) struct LoadedScripts<const N: usize>(Arc<[(String, String); N]>);
+
+impl<const N: usize> LoadedScripts<N> {
+    pub(crate) fn new(texts: [String; N]) -> Self {
+        Self(Arc::new(texts.map(|text| {
             let sha = redis::Script::new(&text).get_hash().to_owned();
-            LoadedScript { text, sha }
+            (text, sha)
         })))
     }
 
-    pub(crate) fn sha(&self, script: Script) -> &str {
-        &self.of(script).sha
-    }
-
-    pub(crate) fn text(&self, script: Script) -> &str {
-        &self.of(script).text
-    }
-
-    fn of(&self, script: Script) -> &LoadedScript {
-        // The table has the order of the variants, which a test checks.
-        &self.0[script as usize]
+    /// Adds the start of a command that calls a script by its hash, or in full.
+    pub(crate) fn add_call(&self, cmd: &mut Cmd, index: usize, in_full: bool) {
+        let (text, sha) = &self.0[index];
+        if in_full {
+            cmd.arg("EVAL").arg(text)
+        } else {
+            cmd.arg("EVALSHA").arg(sha)
+        };
     }
 }
 
-impl std::fmt::Debug for ScriptSet {
+impl<const N: usize> std::fmt::Debug for LoadedScripts<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|text| &text.sha)).finish()
+        f.debug_list().entries(self.0.iter().map(|(_, sha)| sha)).finish()
     }
+}
+
+/// The scripts of a store for a server version, at the indices of [`Script`].
+pub(crate) type ScriptSet = LoadedScripts<{ ALL.len() }>;
+
+pub(crate) fn load(dialect: Dialect, edit: impl Fn(&str) -> String) -> ScriptSet {
+    ScriptSet::new(ALL.map(|(_, text)| edit(&in_dialect(text, dialect))))
 }
 
 /// Converts a script for the dialect.

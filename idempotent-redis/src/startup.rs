@@ -1,19 +1,17 @@
 //! Checks of the servers, before a store is used and on request.
 mod health_check;
 pub(crate) mod permissions;
-pub(crate) mod server_findings;
 pub(crate) mod server_info;
 
 use std::time::{Duration, SystemTime};
 
-use idempotent_core::store::HealthFinding;
+use idempotent_core::store::{HealthFinding, Severity};
 use redis::{Cmd, Pipeline, Value};
 
-use crate::connection::{Connection, refused};
+use crate::connection::{Connection, refused, text};
 use crate::failure::{CallFailure, FailureKind};
 use crate::scripts::Dialect;
 use crate::startup::permissions::{MissingPermissions, ProbeSet};
-use crate::startup::server_findings::ServerFindings;
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 
 /// The requirements that servers are checked against.
@@ -115,14 +113,6 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
     clock(&mut findings, permissions::answer(first, harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
     Ok(ServerReport { dialect, compares_natively, findings: findings.all, evicted })
-}
-
-pub(crate) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
 }
 
 /// Returns the version in the reply to `HELLO`, which needs no permissions.
@@ -356,4 +346,34 @@ async fn read(connection: &Connection, key: &str) -> Result<Option<String>, Call
 fn is_of_state(failure: &CallFailure) -> bool {
     failure.kind == FailureKind::NotPrimary
         || failure.kind == FailureKind::Store(idempotent_core::StoreErrorKind::NotApplied)
+}
+
+/// A collector for the findings about one server.
+#[derive(Debug)]
+pub(crate) struct ServerFindings<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) all: Vec<HealthFinding>,
+}
+
+impl ServerFindings<'_> {
+    pub(crate) fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(Severity::Ok, subject, text);
+    }
+
+    pub(crate) fn warn(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(Severity::Warn, subject, text);
+    }
+
+    pub(crate) fn refuse(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(Severity::Refuse, subject, text);
+    }
+
+    /// Adds a finding of severity `Refuse` for missing permissions.
+    pub(crate) fn deny(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.all.push(HealthFinding::denied(subject, self.server, text));
+    }
+
+    fn add(&mut self, severity: Severity, subject: &'static str, text: impl Into<String>) {
+        self.all.push(HealthFinding::new(severity, subject, self.server, text));
+    }
 }

@@ -6,7 +6,6 @@ mod completion;
 mod journal;
 mod listing;
 pub(crate) mod memory;
-mod nodes;
 mod order_tables;
 mod replication;
 mod replies;
@@ -21,7 +20,7 @@ use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
     Admin, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Inspect, InspectedRecord, Key, Record, Release,
-    Renewal, Settled, Store, StoreCapabilities, StoreError,
+    Renewal, Settled, Store, StoreCapabilities, StoreError, StoreNode, StoreNodes,
 };
 
 #[cfg(doc)]
@@ -33,6 +32,7 @@ use crate::durability::{Counters, Durability, RedisCounts};
 use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
 use crate::topology::Topology;
+use crate::topology::cluster::ClusterRouter;
 
 /// A store that keeps records in Redis 6.2 or later, or in Valkey.
 ///
@@ -164,6 +164,14 @@ impl RedisStore {
         self.0.counters.read(self.0.hub.cache.hits())
     }
 
+    /// Returns the router of a cluster, whose nodes fail independently.
+    fn router(&self) -> Option<&ClusterRouter> {
+        match &self.0.topology {
+            Topology::Cluster(router) => Some(router),
+            Topology::Single(_) | Topology::Sentinel(_) => None,
+        }
+    }
+
     async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let generation = self.0.hub.cache.generation();
         let call = ScriptCall::claim(request, generation.is_some());
@@ -222,7 +230,7 @@ impl Store for RedisStore {
             .with_order(self)
             .with_health(self)
             .with_renewal(self);
-        if self.has_nodes() { all.with_nodes(self) } else { all }
+        if self.router().is_some() { all.with_nodes(self) } else { all }
     }
 }
 
@@ -256,5 +264,15 @@ impl Admin for RedisStore {
         // The server notifies all processes, this one included, a moment later.
         self.0.hub.cache.forget(key.as_str().as_bytes());
         settled
+    }
+}
+
+impl StoreNodes for RedisStore {
+    fn node_of(&self, key: &Key) -> Option<StoreNode> {
+        self.router()?.owner_of(key.as_str())
+    }
+
+    fn node_count(&self) -> usize {
+        self.router().map_or(0, ClusterRouter::owner_count)
     }
 }

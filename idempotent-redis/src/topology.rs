@@ -1,17 +1,20 @@
 //! Routing of calls to servers, and retries.
 pub(crate) mod cluster;
 pub(crate) mod sentinel;
-pub(crate) mod single;
 mod staggered;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use idempotent_core::StoreError;
 
 use crate::batching::batcher::CallBatcher;
 use crate::batching::call::ScriptCall;
 use crate::batching::call::reply::ScriptReply;
+use crate::connection::ConnectTarget;
+use crate::connection::client::ClientFactory;
+use crate::connection::url::ServerEndpoint;
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::cluster::ClusterRouter;
 
@@ -192,5 +195,26 @@ impl Topology {
             }
             _ => failure.into(),
         }
+    }
+}
+
+/// A server with a fixed address.
+#[derive(Debug)]
+pub(crate) struct SingleServer {
+    pub(crate) server: ServerEndpoint,
+    pub(crate) access: ClientFactory,
+}
+
+#[async_trait]
+impl ConnectTarget for SingleServer {
+    async fn client(&self) -> Result<redis::Client, CallFailure> {
+        match &self.server {
+            ServerEndpoint::Tcp(address) => self.access.client(address),
+            ServerEndpoint::Unix(path) => self.access.socket(path),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.server.to_string()
     }
 }

@@ -4,7 +4,7 @@
 //! in as few commands as there are kinds of calls. At most two batches are in flight: the server works on one while the
 //! replies to the other are distributed. A claim is refused while [`MAX_QUEUED`] calls wait, so that a silent server occupies a
 //! bounded amount of memory. Each node of a cluster has a batcher of its own.
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use idempotent_core::StoreErrorKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -15,6 +15,7 @@ use crate::batching::flush::{self, SendOptions};
 use crate::connection::Connection;
 use crate::durability::Durability;
 use crate::failure::CallFailure;
+use crate::lock;
 use crate::scripts::Script;
 
 /// Maximum number of batches in flight. With one, the server idles while replies are distributed; with three, batches
@@ -65,18 +66,13 @@ impl CallBatcher {
         &self.0.connection
     }
 
-    fn lock(&self) -> MutexGuard<'_, BatchState> {
-        // The code under this lock does not panic, so the state is consistent even if the lock is poisoned.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a call, alone or batched with others.
     ///
     /// # Cancellation
     /// The call may or may not be applied. Other calls of the batch are not affected.
     pub(crate) async fn send(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
         let pending = {
-            let mut state = self.lock();
+            let mut state = lock(&self.0.state);
             if state.flushes == 0 {
                 state.flushes = 1;
                 None
@@ -95,7 +91,7 @@ impl CallBatcher {
                 if state.flushes < MAX_FLUSHES {
                     state.flushes += 1;
                     drop(state);
-                    FlushTask::of(self.clone()).spawn();
+                    FlushTask::spawn(self.clone());
                 }
                 Some(pending)
             }
@@ -119,18 +115,19 @@ impl CallBatcher {
 
     /// Sends calls in order, independent of other batches. Each call has its own reply.
     pub(crate) async fn send_all(&self, calls: &[&ScriptCall]) -> Vec<Result<ScriptReply, CallFailure>> {
-        if self.needs_wait(calls) {
-            return self.send_and_wait(calls, false).await;
-        }
-        flush::send_all(&self.0.connection, &self.0.options, calls, false).await
+        self.send_in_order(calls, false).await
     }
 
     /// Sends a call, preceded by `ASKING`, to the node that its slot is being moved to.
     pub(crate) async fn send_asking(&self, call: &ScriptCall) -> Result<ScriptReply, CallFailure> {
-        if self.needs_wait(&[call]) {
-            return flush::single(self.send_and_wait(&[call], true).await);
+        flush::single(self.send_in_order(&[call], true).await)
+    }
+
+    async fn send_in_order(&self, calls: &[&ScriptCall], asking: bool) -> Vec<Result<ScriptReply, CallFailure>> {
+        if self.needs_wait(calls) {
+            return self.send_and_wait(calls, asking).await;
         }
-        flush::single(flush::send_all(&self.0.connection, &self.0.options, &[call], true).await)
+        flush::send_all(&self.0.connection, &self.0.options, calls, asking).await
     }
 
     /// Returns whether these calls wait for replicas or a disk.
@@ -162,7 +159,7 @@ impl CallBatcher {
 
     /// Returns whether calls are queued. If the queue is empty, ends the caller's flush.
     fn continue_or_finish(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.0.state);
         if state.queued.is_empty() {
             state.flushes -= 1;
             return false;
@@ -170,16 +167,12 @@ impl CallBatcher {
         true
     }
 
-    fn take_queued(&self) -> Vec<QueuedCall> {
-        std::mem::take(&mut self.lock().queued)
-    }
-
     /// Sends all queued calls in one batch.
     async fn flush_queued(&self) {
         let waits = self.0.options.durability != Durability::Primary;
         // Taken first, so that callers that give up in the meantime are skipped and new calls join the batch.
         let _permit = if waits { self.permit().await } else { None };
-        let mut queued_calls = self.take_queued();
+        let mut queued_calls = std::mem::take(&mut lock(&self.0.state).queued);
         // The callers of these calls are gone, and nothing was sent yet.
         queued_calls.retain(|queued_call| !queued_call.reply_to.is_closed());
         let (calls, mut senders): (Vec<ScriptCall>, Vec<_>) =
@@ -205,7 +198,7 @@ impl Drop for InlineFlush<'_> {
     /// Starts a flush for the calls that were queued in the meantime.
     fn drop(&mut self) {
         if self.0.continue_or_finish() {
-            FlushTask::of(self.0.clone()).spawn();
+            FlushTask::spawn(self.0.clone());
         }
     }
 }
@@ -217,13 +210,10 @@ struct FlushTask {
 }
 
 impl FlushTask {
-    fn of(batcher: CallBatcher) -> Self {
-        Self { batcher, finished: false }
-    }
-
-    fn spawn(self) {
+    fn spawn(batcher: CallBatcher) {
+        let task = Self { batcher, finished: false };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(self.run());
+            runtime.spawn(task.run());
         }
     }
 
@@ -247,7 +237,7 @@ impl Drop for FlushTask {
             return;
         }
         let left = {
-            let mut state = self.batcher.lock();
+            let mut state = lock(&self.batcher.0.state);
             state.flushes -= 1;
             if state.flushes == 0 { std::mem::take(&mut state.queued) } else { Vec::new() }
         };

@@ -3,40 +3,25 @@ pub(crate) mod native;
 pub(crate) mod reply;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idempotent_core::{ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OnExpiry, Release, ReleaseKind};
 use redis::Cmd;
 
 use crate::record::{
-    ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, consumed_record, digits, granted_record, guard, micros, millis,
+    LONGEST, ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, consumed_record, digits, granted_record, guard, micros, millis,
 };
 use crate::scripts::{Script, ScriptSet};
 
 /// Maximum number of keys of one command. Other clients wait while the server runs a command.
 pub(crate) const MAX_KEYS_PER_COMMAND: usize = 256;
 
-/// A script call for one key.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) params: ScriptParams,
     pub(crate) key: Key,
-    args: [Option<CallArgument>; 2],
-}
-
-/// An argument, shared with the caller and with the batch.
-#[derive(Clone, Debug)]
-enum CallArgument {
-    Own(Arc<[u8]>),
-    Text(Arc<str>),
-}
-
-impl CallArgument {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Text(text) => text.as_bytes(),
-        }
-    }
+    /// The arguments, shared with the caller and with the batch.
+    args: [Option<Arc<[u8]>>; 2],
 }
 
 /// The script and the leading arguments, which batched calls have in common.
@@ -53,18 +38,6 @@ pub(crate) struct ScriptParams {
     spread: u64,
 }
 
-impl ScriptParams {
-    fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
-        let mut all = [0; 5];
-        all[..N].copy_from_slice(&numbers);
-        let waits = matches!(
-            script,
-            Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
-        );
-        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
-    }
-}
-
 /// Longest retention without jitter, in ms.
 ///
 /// A longer retention is extended by up to 1/128, at most 15 minutes. Records written at the same time then do not
@@ -73,11 +46,7 @@ const SPREAD_FROM_MS: u64 = 3_600_000;
 
 /// Returns the retention of a completion in ms. 0 means forever.
 fn retain(done: &Completion) -> u64 {
-    if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) }
-}
-
-fn spread(retain: u64) -> u64 {
-    if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
+    if done.retain >= LONGEST { 0 } else { millis(done.retain) }
 }
 
 /// Returns a different jitter for each command, so that records written together do not expire together.
@@ -93,23 +62,15 @@ impl ScriptCall {
         let (lease, retention) = (micros(request.lease).max(1), micros(request.retention));
         let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
         let numbers = [lease, retention, (lease + retention).div_ceil(1_000), request.max_attempts.into(), park];
-        Self::new(
-            ScriptParams::new(Script::Claim, numbers),
-            &request.key,
-            [Some(CallArgument::Own(claimed(request))), None],
-        )
+        Self::new(Script::Claim, numbers, &request.key, [claimed(request)])
     }
 
-    pub(crate) fn renew(held: &ClaimHandle, lease: std::time::Duration) -> Self {
-        Self::new(
-            ScriptParams::new(Script::Renew, [micros(lease)]),
-            &held.key,
-            [Some(CallArgument::Own(guard(held))), None],
-        )
+    pub(crate) fn renew(held: &ClaimHandle, lease: Duration) -> Self {
+        Self::new(Script::Renew, [micros(lease)], &held.key, [guard(held)])
     }
 
     /// Creates a renewal that waits for durability. A repeated claim writes nothing, so it has nothing to wait for.
-    pub(crate) fn confirm(held: &ClaimHandle, lease: std::time::Duration) -> Self {
+    pub(crate) fn confirm(held: &ClaimHandle, lease: Duration) -> Self {
         let mut call = Self::renew(held, lease);
         call.params.waits = true;
         call
@@ -120,9 +81,8 @@ impl ScriptCall {
     pub(crate) fn replace(held: &ClaimHandle, done: &Completion) -> Option<Self> {
         let (granted, terms, fencing) = (granted_record(held)?, held.terms.as_ref()?, held.fencing?);
         let consumed = consumed_record(fencing, terms.fingerprint, done.value.as_deref());
-        let (retain, kept) = (retain(done), micros(terms.lease).max(1) + micros(terms.retention));
-        let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Replace, [retain, kept]) };
-        Some(Self::new(params, &held.key, [Some(CallArgument::Own(granted)), Some(CallArgument::Own(consumed))]))
+        let kept = micros(terms.lease).max(1) + micros(terms.retention);
+        Some(Self::new(Script::Replace, [retain(done), kept], &held.key, [granted, consumed]).spread())
     }
 
     /// Creates a call that keeps a completed record until the clock has passed its number, if the clock was set back by more
@@ -143,101 +103,104 @@ impl ScriptCall {
 
     /// Creates the completion of a grant whose record may have changed.
     pub(crate) fn complete(held: &ClaimHandle, done: &Completion) -> Self {
-        let retain = retain(done);
-        let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
-        // Number of arguments per key.
-        let each = 1 + u64::from(value.is_some());
-        let args = [Some(CallArgument::Own(guard(held))), value];
-        let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Complete, [retain, each]) };
-        Self::new(params, &held.key, args)
+        // The second number is the number of arguments per key.
+        let call = match &done.value {
+            Some(value) => {
+                let args = [guard(held), [b"V", &**value].concat().into()];
+                Self::new(Script::Complete, [retain(done), 2], &held.key, args)
+            }
+            None => Self::new(Script::Complete, [retain(done), 1], &held.key, [guard(held)]),
+        };
+        call.spread()
     }
 
     pub(crate) fn release(held: &ClaimHandle, release: &Release) -> Self {
-        let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.retention)]);
-        params.verdict = match release.kind {
+        let numbers = [micros(release.delay), micros(release.retention)];
+        let mut call = Self::new(Script::Release, numbers, &held.key, [guard(held), release.error.clone().into()]);
+        call.params.verdict = match release.kind {
             ReleaseKind::Delete => b'X',
             ReleaseKind::Vacate => b'V',
             ReleaseKind::Refund => b'U',
             ReleaseKind::MarkFailed => b'F',
             ReleaseKind::MarkDead => b'D',
         };
-        Self::new(
-            params,
-            &held.key,
-            [Some(CallArgument::Own(guard(held))), Some(CallArgument::Text(release.error.clone()))],
-        )
+        call
     }
 
-    pub(crate) fn forget(key: &Key, expected: FencingToken, force: bool, retention: std::time::Duration) -> Self {
+    pub(crate) fn forget(key: &Key, expected: FencingToken, force: bool, retention: Duration) -> Self {
         let force = if force { b"1" } else { b"0" };
-        let args =
-            [Some(CallArgument::Own(Arc::from(&digits(expected)[..]))), Some(CallArgument::Own(Arc::from(&force[..])))];
-        Self::new(ScriptParams::new(Script::Forget, [micros(retention)]), key, args)
+        let args = [digits(expected).as_slice().into(), force.as_slice().into()];
+        Self::new(Script::Forget, [micros(retention)], key, args)
     }
 
     pub(crate) fn look(key: &Key) -> Self {
-        Self::new(ScriptParams::new(Script::Look, []), key, [None, None])
+        Self::new(Script::Look, [], key, [])
     }
 
     /// Creates a call that reads a record if it has one of the `states`; see the script.
     pub(crate) fn search(key: &Key, states: u64) -> Self {
-        Self::new(ScriptParams::new(Script::Search, [states]), key, [None, None])
+        Self::new(Script::Search, [states], key, [])
     }
 
     pub(crate) fn watch(key: &Key) -> Self {
-        Self::new(ScriptParams::new(Script::Watch, []), key, [None, None])
+        Self::new(Script::Watch, [], key, [])
     }
 
     pub(crate) fn recall(key: &Key) -> Self {
-        Self::new(ScriptParams::new(Script::Recall, []), key, [None, None])
+        Self::new(Script::Recall, [], key, [])
     }
 
-    pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: std::time::Duration) -> Self {
-        Self::new(
-            ScriptParams::new(Script::Remember, [millis(keep)]),
-            key,
-            [Some(CallArgument::Own(fact.into())), None],
-        )
+    pub(crate) fn remember(key: &Key, fact: Vec<u8>, keep: Duration) -> Self {
+        Self::new(Script::Remember, [millis(keep)], key, [fact.into()])
     }
 
-    pub(crate) fn bar(key: &Key, keep: std::time::Duration) -> Self {
-        Self::new(ScriptParams::new(Script::Bar, [millis(keep)]), key, [None, None])
+    pub(crate) fn bar(key: &Key, keep: Duration) -> Self {
+        Self::new(Script::Bar, [millis(keep)], key, [])
     }
 
     /// Creates a call that records an encoded step.
-    pub(crate) fn note(held: &ClaimHandle, entry: Vec<u8>, keep: std::time::Duration) -> Self {
-        let args = [Some(CallArgument::Own(guard(held))), Some(CallArgument::Own(entry.into()))];
-        Self::new(ScriptParams::new(Script::Note, [millis(keep)]), &held.key, args)
+    pub(crate) fn note(held: &ClaimHandle, entry: Vec<u8>, keep: Duration) -> Self {
+        Self::new(Script::Note, [millis(keep)], &held.key, [guard(held), entry.into()])
     }
 
-    pub(crate) fn steps(held: &ClaimHandle, keep: std::time::Duration) -> Self {
-        Self::new(
-            ScriptParams::new(Script::Steps, [millis(keep)]),
-            &held.key,
-            [Some(CallArgument::Own(guard(held))), None],
-        )
+    pub(crate) fn steps(held: &ClaimHandle, keep: Duration) -> Self {
+        Self::new(Script::Steps, [millis(keep)], &held.key, [guard(held)])
     }
 
     pub(crate) fn line(stream: &Key) -> Self {
-        Self::new(ScriptParams::new(Script::Line, []), stream, [None, None])
+        Self::new(Script::Line, [], stream, [])
     }
 
-    pub(crate) fn compare_and_swap(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
-        let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
+    pub(crate) fn compare_and_swap(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Self {
+        let keep = if keep >= LONGEST { 0 } else { millis(keep).max(1) };
         // A swap that needs no more memory is allowed even when the server's memory is full.
         let script =
             if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::CompareAndSwap };
         let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
-        let args = [Some(CallArgument::Own(seen.into())), Some(CallArgument::Own(next.into()))];
-        Self::new(ScriptParams::new(script, [keep]), stream, args)
+        Self::new(script, [keep], stream, [seen.into(), next.into()])
     }
 
     pub(crate) fn purge(key: &Key) -> Self {
-        Self::new(ScriptParams::new(Script::Purge, []), key, [None, None])
+        Self::new(Script::Purge, [], key, [])
     }
 
-    fn new(params: ScriptParams, key: &Key, args: [Option<CallArgument>; 2]) -> Self {
-        Self { params, key: key.clone(), args }
+    fn new<const N: usize, const M: usize>(script: Script, numbers: [u64; N], key: &Key, args: [Arc<[u8]>; M]) -> Self {
+        let mut all = [0; 5];
+        all[..N].copy_from_slice(&numbers);
+        let waits = matches!(
+            script,
+            Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
+        );
+        let params = ScriptParams { script, verdict: 0, numbers: all, given: N, waits, spread: 0 };
+        let mut args = args.into_iter();
+        Self { params, key: key.clone(), args: [args.next(), args.next()] }
+    }
+
+    /// Adds a jitter to the retention, which is the first number.
+    fn spread(mut self) -> Self {
+        let retain = self.params.numbers[0];
+        self.params.spread = if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) };
+        self
     }
 }
 
@@ -245,11 +208,7 @@ impl ScriptCall {
 pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool) -> Cmd {
     let Some(ScriptCall { params, .. }) = calls.first() else { return Cmd::new() };
     let mut cmd = Cmd::with_capacity(8 + calls.len() * 3, 128 + calls.len() * 160);
-    if in_full {
-        cmd.arg("EVAL").arg(scripts.text(params.script));
-    } else {
-        cmd.arg("EVALSHA").arg(scripts.sha(params.script));
-    }
+    scripts.add_call(&mut cmd, params.script as usize, in_full);
     let with_steps = matches!(params.script, Script::Note | Script::Steps);
     cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
     let of_streams = matches!(params.script, Script::Line | Script::CompareAndSwap | Script::Shrink);
@@ -271,7 +230,7 @@ pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool)
     }
     for call in calls {
         for arg in call.args.iter().flatten() {
-            cmd.arg(arg.bytes());
+            cmd.arg(&**arg);
         }
     }
     cmd

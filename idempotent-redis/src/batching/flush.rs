@@ -200,7 +200,6 @@ fn split_replies(group: CallGroup<'_>, reply: GroupReply) -> Vec<Result<ScriptRe
     }
 }
 
-/// Returns the only reply.
 pub(crate) fn single(mut all: Vec<Result<ScriptReply, CallFailure>>) -> Result<ScriptReply, CallFailure> {
     all.pop().unwrap_or_else(|| Err(missing_reply()))
 }

@@ -1,9 +1,11 @@
 //! A table of consumed keys without a result, with 28 bytes for each place.
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use idempotent_core::FencingToken;
+
+use crate::lock;
 
 /// The number of slots of a bucket. A key has its place in one bucket, which a look-up searches from end to end.
 const WAYS: usize = 16;
@@ -155,7 +157,7 @@ impl CompactTable {
     }
 
     fn buckets(&self, shard: usize) -> MutexGuard<'_, Vec<TableBucket>> {
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 }
 

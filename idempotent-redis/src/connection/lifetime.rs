@@ -51,7 +51,6 @@ impl Drop for ConnectionState {
     }
 }
 
-/// A handle that closes a connection.
 pub(crate) struct ConnectionCloser(pub(super) Weak<ConnectionState>);
 
 impl ConnectionCloser {

@@ -1,11 +1,12 @@
 //! Dispatch of notifications from other processes: a key was settled or forgotten.
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use crate::cache::ConsumedCache;
+use crate::lock;
 use crate::scripts::{FORGOTTEN, SETTLED};
 
 /// The channel on which delay queues announce a message that is due earlier than receivers expect.
@@ -30,7 +31,6 @@ impl NotificationHub {
         Self { cache, channels: &[SETTLED, FORGOTTEN], waiting: Mutex::default() }
     }
 
-    /// Creates the hub of a delay queue.
     #[cfg(feature = "delay-queue")]
     pub(crate) fn of_delays(cache: ConsumedCache) -> Self {
         Self { channels: &[DUE], ..Self::new(cache) }
@@ -45,7 +45,7 @@ impl NotificationHub {
     /// missed.
     pub(crate) fn listener_lost(&self) {
         self.cache.set_listening(false);
-        for waiters in self.lock().values() {
+        for waiters in lock(&self.waiting).values() {
             waiters.notify.notify_waiters();
         }
     }
@@ -56,7 +56,7 @@ impl NotificationHub {
 
     pub(crate) fn dispatch(&self, channel: &[u8], key: &[u8]) {
         if channel == SETTLED.as_bytes() || channel == DUE.as_bytes() {
-            if let Some(waiters) = self.lock().get(key) {
+            if let Some(waiters) = lock(&self.waiting).get(key) {
                 waiters.notify.notify_waiters();
             }
         } else if channel == FORGOTTEN.as_bytes() {
@@ -64,10 +64,9 @@ impl NotificationHub {
         }
     }
 
-    /// Registers a waiter for this key.
     pub(crate) fn register(self: &Arc<Self>, key: &str) -> WaitRegistration {
         let notify = {
-            let mut waiting = self.lock();
+            let mut waiting = lock(&self.waiting);
             let none = || WaiterEntry { notify: Arc::default(), count: 0 };
             let waiters = waiting.entry(key.as_bytes().into()).or_insert_with(none);
             waiters.count += 1;
@@ -75,16 +74,14 @@ impl NotificationHub {
         };
         WaitRegistration { hub: self.clone(), key: key.as_bytes().into(), notify }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, WaiterEntry>> {
-        // The code under this lock does not panic, so the map is consistent even if the lock is poisoned.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for NotificationHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotificationHub").field("cache", &self.cache).field("waiting", &self.lock().len()).finish()
+        f.debug_struct("NotificationHub")
+            .field("cache", &self.cache)
+            .field("waiting", &lock(&self.waiting).len())
+            .finish()
     }
 }
 
@@ -97,7 +94,7 @@ pub(crate) struct WaitRegistration {
 
 impl Drop for WaitRegistration {
     fn drop(&mut self) {
-        let mut waiting = self.hub.lock();
+        let mut waiting = lock(&self.hub.waiting);
         if let Some(waiters) = waiting.get_mut(&self.key) {
             waiters.count -= 1;
             if waiters.count == 0 {

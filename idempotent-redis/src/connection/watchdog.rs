@@ -29,7 +29,6 @@ pub(crate) struct ResponseWatchdog {
     timed_out: Notify,
 }
 
-/// A pending call.
 pub(crate) struct PendingCall<'a> {
     watchdog: &'a ResponseWatchdog,
     slot: &'a AtomicUsize,

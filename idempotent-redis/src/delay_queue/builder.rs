@@ -10,7 +10,6 @@ use redis::Cmd;
 
 use super::message::refuse;
 use super::queue::{DelayQueue, QueueSettings};
-use super::scripts::DelayScripts;
 use super::servers::{QueueServers, delay_error};
 use crate::batching::batcher::CallBatcher;
 use crate::batching::flush::SendOptions;
@@ -20,16 +19,14 @@ use crate::connection::client::ClientFactory;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::tls::TlsSettings;
 use crate::connection::url::{RedisUrl, ServerLocation};
-use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
+use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts, text};
 use crate::durability::{Counters, Durability};
 use crate::scripts::Dialect;
-use crate::startup;
-use crate::startup::server_findings::ServerFindings;
 use crate::startup::server_info::{ServerInfo, ServerVersion};
-use crate::topology::Topology;
+use crate::startup::{self, ServerFindings};
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
-use crate::topology::single::SingleServer;
+use crate::topology::{SingleServer, Topology};
 
 /// A builder for a [`DelayQueue`].
 #[must_use]
@@ -182,7 +179,7 @@ impl DelayQueueBuilder {
         let (timeouts, allow_eviction) = (self.timeouts, self.allow_eviction);
         let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
         // The batcher requires the scripts of the store, which the queue never calls.
-        let stores = crate::scripts::ScriptSet::new(Dialect::Plain, str::to_owned);
+        let stores = crate::scripts::load(Dialect::Plain, str::to_owned);
         let options = SendOptions {
             scripts: stores,
             joins: true,
@@ -211,13 +208,13 @@ impl DelayQueueBuilder {
         }
         HealthReport::new(findings).judge()?;
         let edit = self.edit;
-        Ok(QueueServers { topology, hub, scripts: DelayScripts::new(|text| edit(text)), namespace: self.namespace })
+        Ok(QueueServers { topology, hub, scripts: super::scripts::load(|text| edit(text)), namespace: self.namespace })
     }
 }
 
 async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<HealthFinding>, StoreError> {
     let reply = connection.send(Cmd::new().arg("INFO")).await?;
-    let info = startup::text(&reply).map(ServerInfo);
+    let info = text(&reply).map(ServerInfo);
     let server = connection.name();
     let mut findings = ServerFindings { server: &server, all: Vec::new() };
     if info.and_then(ServerVersion::of).is_some_and(|version| version.is_too_old()) {

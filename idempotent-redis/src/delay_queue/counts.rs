@@ -1,7 +1,7 @@
 //! Counts of messages.
 use std::time::Duration;
 
-use super::reply_items::ReplyItems;
+use super::replies::ReplyItems;
 
 /// The number of messages of a topic, by state. See [`DelayQueue::counts`](crate::DelayQueue::counts).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

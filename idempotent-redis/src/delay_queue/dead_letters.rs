@@ -4,9 +4,8 @@ use idempotent_mq::{DelayError, LetterBox, LetterId, SourceError, SourceErrorKin
 use redis::Value;
 
 use super::queue::DelayQueue;
-use super::received::{DelayDelivery, DeliveryReceipt, RawDelivery};
-use super::replies::count;
-use super::reply_items::ReplyItems;
+use super::received::{DeliveryReceipt, RawDelivery};
+use super::replies::{ReplyItems, count};
 use super::scripts::DelayScript;
 use super::servers::{ScriptArgs, delay_error, source_error, unexpected_reply};
 use super::settler::decode_letter;
@@ -68,7 +67,7 @@ impl DelayDeadLetters {
         let letter = decode_letter(&String::from_utf8_lossy(&letter));
         let taken = RawDelivery::dead(receipt, self.slot, letter.as_ref(), value)
             .decode()
-            .unwrap_or_else(|unread| DelayDelivery::raw(*unread));
+            .unwrap_or_else(|unread| unread.undecoded());
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
         delivery.delivered = None;
         Ok(Some((StoredLetter::new(id, delivery, letter), listed)))

@@ -23,7 +23,6 @@ impl SlotKeys {
     }
 }
 
-/// A topic and its slots.
 #[derive(Debug)]
 pub(crate) struct TopicLayout {
     pub(crate) name: Arc<str>,
@@ -44,7 +43,6 @@ impl TopicLayout {
         Ok(Self { name: name.into(), slots })
     }
 
-    /// Returns the slot for a slot basis.
     pub(crate) fn slot_of(&self, basis: &str) -> u16 {
         // A topic has at least one slot, and the number fits into `u32`.
         let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX).max(1);

@@ -168,7 +168,6 @@ impl DelayMessage {
         }
     }
 
-    /// Returns whether the time may be in the past.
     pub(crate) fn takes_past(&self) -> bool {
         !matches!(self.kind, MessageKind::Fixed(_))
     }

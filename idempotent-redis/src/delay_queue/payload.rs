@@ -4,7 +4,6 @@
 //! number of headers, and their names and values. The body is the rest.
 use idempotent_mq::Headers;
 
-/// The payload of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredPayload {
     pub(crate) business_key: Option<String>,

@@ -7,7 +7,7 @@ use idempotent_mq::{DeadLetter, Headers};
 
 use super::layout::SlotKeys;
 use super::payload::StoredPayload;
-use super::reply_items::split_stored;
+use super::replies::split_stored;
 
 /// A delivery of a message. The delivery expires after the visibility timeout; the message is then redelivered.
 #[derive(Clone)]
@@ -80,7 +80,6 @@ impl RawDelivery {
         Some(Self { receipt, deaths, first_at, slot, used, why, value })
     }
 
-    /// Creates a delivery of a dead letter.
     pub(crate) fn dead(mut receipt: DeliveryReceipt, slot: u16, letter: Option<&DeadLetter>, value: Vec<u8>) -> Self {
         receipt.name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
         let first_at = letter.map_or(Timestamp(0), |letter| letter.first_at);
@@ -93,9 +92,20 @@ impl RawDelivery {
     /// # Errors
     /// The undecoded delivery, if another version has written the payload.
     pub(crate) fn decode(self) -> Result<DelayDelivery, Box<Self>> {
-        let payload = split_stored(&self.value).and_then(|(_, payload)| StoredPayload::decode(payload));
-        let Some(StoredPayload { business_key, headers, body }) = payload else { return Err(Box::new(self)) };
-        Ok(DelayDelivery {
+        match split_stored(&self.value).and_then(|(_, payload)| StoredPayload::decode(payload)) {
+            Some(payload) => Ok(self.with(payload)),
+            None => Err(Box::new(self)),
+        }
+    }
+
+    /// Returns the delivery with the undecoded payload as its body.
+    pub(crate) fn undecoded(mut self) -> DelayDelivery {
+        let body = std::mem::take(&mut self.value);
+        self.with(StoredPayload { body, ..StoredPayload::default() })
+    }
+
+    fn with(self, StoredPayload { business_key, headers, body }: StoredPayload) -> DelayDelivery {
+        DelayDelivery {
             id: id_of(&self.receipt.name, self.slot, &self.receipt.member),
             business_key,
             headers,
@@ -107,25 +117,6 @@ impl RawDelivery {
             last_error: Some(self.why).filter(|why| !why.is_empty()),
             slot: self.slot,
             receipt: self.receipt,
-        })
-    }
-}
-
-impl DelayDelivery {
-    /// Creates a message whose body is the undecoded payload.
-    pub(crate) fn raw(handed: RawDelivery) -> Self {
-        Self {
-            id: id_of(&handed.receipt.name, handed.slot, &handed.receipt.member),
-            business_key: None,
-            headers: Headers::default(),
-            body: handed.value,
-            attempt: 1,
-            delivered: handed.receipt.number,
-            deaths: handed.deaths,
-            first_at: handed.first_at,
-            last_error: None,
-            slot: handed.slot,
-            receipt: handed.receipt,
         }
     }
 }

@@ -1,9 +1,6 @@
 //! The Lua scripts of a delay queue. Each operation that reads before it writes is one atomic script call.
-use std::sync::Arc;
+use crate::scripts::LoadedScripts;
 
-use redis::Cmd;
-
-/// A script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DelayScript {
     Send,
@@ -37,37 +34,11 @@ const ALL: [(DelayScript, &str); 12] = [
     (DelayScript::Discard, include_str!("scripts/discard.lua")),
 ];
 
-/// The texts and hashes of the scripts.
-#[derive(Clone)]
-pub(crate) struct DelayScripts(Arc<[(String, String); ALL.len()]>);
+/// The scripts of a queue, at the indices of [`DelayScript`].
+pub(crate) type DelayScripts = LoadedScripts<{ ALL.len() }>;
 
-impl DelayScripts {
-    pub(crate) fn new(edit: impl Fn(&str) -> String) -> Self {
-        Self(Arc::new(ALL.map(|(_, own)| {
-            let text = edit(&format!("{COMMON}\n{own}"));
-            let sha = redis::Script::new(&text).get_hash().to_owned();
-            (text, sha)
-        })))
-    }
-
-    /// Returns the start of a command that calls a script by its hash, or in full.
-    pub(crate) fn command(&self, which: DelayScript, in_full: bool) -> Cmd {
-        // The table has the order of the variants, which a test checks.
-        let (text, sha) = &self.0[which as usize];
-        let mut cmd = Cmd::new();
-        if in_full {
-            cmd.arg("EVAL").arg(text)
-        } else {
-            cmd.arg("EVALSHA").arg(sha)
-        };
-        cmd
-    }
-}
-
-impl std::fmt::Debug for DelayScripts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(_, sha)| sha)).finish()
-    }
+pub(crate) fn load(edit: impl Fn(&str) -> String) -> DelayScripts {
+    DelayScripts::new(ALL.map(|(_, own)| edit(&format!("{COMMON}\n{own}"))))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::message::{DelayMessage, SendReceipt, check_length, refuse};
 use super::payload::StoredPayload;
 use super::queue::DelayQueue;
 use super::received::id_of;
-use super::reply_items::ReplyItems;
+use super::replies::ReplyItems;
 use super::scripts::DelayScript;
 use super::servers::{SIZE_LIMIT, ScriptArgs, delay_error, unexpected_reply};
 use super::slot_calls::MAX_BATCH;

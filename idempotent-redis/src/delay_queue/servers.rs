@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::StoreError;
+use idempotent_core::{StoreError, StoreErrorKind};
 use idempotent_mq::{DelayError, DelayErrorKind, SourceError, SourceErrorKind};
 use redis::{Cmd, Pipeline, Value};
 
@@ -14,7 +14,6 @@ use crate::connection::notifications::NotificationHub;
 use crate::connection::refused;
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::{RoutedCall, Topology};
-use idempotent_core::StoreErrorKind;
 
 /// The servers and scripts that all topics of a connection share.
 #[derive(Debug)]
@@ -148,7 +147,8 @@ struct SlotCall<'a> {
 
 impl SlotCall<'_> {
     fn command(&self, in_full: bool) -> Cmd {
-        let mut cmd = self.scripts.command(self.which, in_full);
+        let mut cmd = Cmd::new();
+        self.scripts.add_call(&mut cmd, self.which as usize, in_full);
         cmd.arg(self.keys.0.len());
         for key in &self.keys.0 {
             cmd.arg(key);

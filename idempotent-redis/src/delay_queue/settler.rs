@@ -85,7 +85,6 @@ fn require_owned(doing: &str, reply: Result<bool, StoreError>) -> Result<(), Sou
     }
 }
 
-/// Encodes a dead letter for the scripts.
 fn encode_letter(letter: &DeadLetter) -> String {
     let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
     let id = id.as_deref().unwrap_or_default();

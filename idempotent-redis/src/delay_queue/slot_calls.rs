@@ -11,7 +11,7 @@ use redis::Value;
 use super::layout::SlotKeys;
 use super::queue::{DelayQueue, SettleResult};
 use super::received::{DelayDelivery, DeliveryReceipt, RawDelivery};
-use super::reply_items::{ReplyItems, bytes};
+use super::replies::{ReplyItems, bytes};
 use super::scripts::DelayScript;
 use super::servers::{ScriptArgs, delay_error, unexpected_reply};
 
@@ -183,7 +183,6 @@ pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX).min(8_000_000_000_000_000)
 }
 
-/// The parsed reply of a take.
 struct TakeReply {
     again: Option<Duration>,
     died: u64,

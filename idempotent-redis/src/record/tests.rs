@@ -1,16 +1,6 @@
 //! Encoding and decoding without a server. `tests/suite/records` covers the records that the scripts write.
 #![allow(clippy::unwrap_used)]
-use idempotent_core::{Identity, Key, OnExpiry, Scene};
-
 use super::*;
-
-fn key() -> Key {
-    Identity::new(Scene::Mq, "tests", "k").key("idempotent").unwrap()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -94,38 +84,6 @@ fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
     }
     out.extend(b"0000000");
     out
-}
-
-#[test]
-fn the_arguments_of_a_claim_have_the_documented_form() {
-    let mut request = ClaimRequest {
-        key: key(),
-        owner: OWNER,
-        lease: Duration::from_secs(30),
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: OnExpiry::Takeover,
-        retention: Duration::from_secs(3_600),
-        display: None,
-    };
-    assert_eq!(hex(&claimed(&request)), "0102030405060708090a0b0c0d0e0f1000");
-    request.display = Some("o-17".into());
-    assert_eq!(hex(&claimed(&request)), "0102030405060708090a0b0c0d0e0f1002000000046f2d3137");
-    request.fingerprint = Some(Fingerprint::of_bytes("payload"));
-    assert_eq!(
-        hex(&claimed(&request)),
-        "0102030405060708090a0b0c0d0e0f1003\
-         01239f59ed55e737c77147cf55ad0c1b03\
-         000000046f2d3137"
-    );
-    let held = ClaimHandle { key: key(), owner: OWNER, fencing: None, terms: None };
-    assert_eq!(hex(&guard(&held)), "81500102030405060708090a0b0c0d0e0f1000");
-    let held = ClaimHandle { fencing: Some(FENCING), ..held };
-    assert_eq!(
-        hex(&guard(&held)),
-        "815031373637323235363030303030303035303031\
-         0102030405060708090a0b0c0d0e0f1000"
-    );
 }
 
 #[test]

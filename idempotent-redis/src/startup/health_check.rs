@@ -5,6 +5,7 @@ use idempotent_core::store::{Health, HealthFinding, HealthReport};
 use redis::Cmd;
 
 use crate::RedisStore;
+use crate::connection::text;
 use crate::failure::FailureKind;
 use crate::startup::server_info::ServerInfo;
 use crate::startup::{self, ServerReport};
@@ -36,8 +37,8 @@ impl RedisStore {
         let mut evicted = 0;
         for batcher in self.0.topology.batchers(true).await? {
             let reply = batcher.connection().send(Cmd::new().arg("INFO").arg("stats")).await?;
-            if let Some(text) = startup::text(&reply) {
-                evicted += ServerInfo(text).number("evicted_keys").unwrap_or_default();
+            if let Some(stats) = text(&reply) {
+                evicted += ServerInfo(stats).number("evicted_keys").unwrap_or_default();
             }
         }
         // A restarted server counts from 0.

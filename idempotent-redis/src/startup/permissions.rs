@@ -4,7 +4,6 @@ use redis::{Cmd, Pipeline, Value};
 
 use crate::scripts::{Dialect, SETTLED};
 
-/// A probe for the permission to use one command.
 #[derive(Debug)]
 struct PermissionProbe {
     /// Name of the command in ACL rules, after `+`.
@@ -61,7 +60,6 @@ const RIGHTS: [PermissionProbe; 15] = [
     PermissionProbe { name: "info", harmless: &["INFO"], needed: PermissionNeed::Partly },
 ];
 
-/// Missing permissions, as ACL rules.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct MissingPermissions {
     /// Permissions that every operation needs.
@@ -100,13 +98,11 @@ impl ProbeSet {
         })
     }
 
-    /// Returns the number of probes.
     pub(crate) fn count(self) -> usize {
         self.rights().count()
     }
 }
 
-/// Adds the probes to a pipeline.
 pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     for right in of.rights() {
         let mut cmd = Cmd::new();
@@ -121,12 +117,10 @@ pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     }
 }
 
-/// Returns the reply to the probe with this name.
 pub(crate) fn answer<'a>(of: ProbeSet, reply: &'a [Value], name: &str) -> Option<&'a Value> {
     reply.get(of.rights().position(|right| right.name == name)?)
 }
 
-/// Returns the key of a namespace's protocol epoch.
 pub(crate) fn epoch_key(namespace: &str) -> String {
     format!("{namespace}:epoch")
 }

@@ -17,7 +17,6 @@ impl<'a> ServerInfo<'a> {
     }
 }
 
-/// The product.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ServerFlavour {
     Redis,
@@ -28,7 +27,6 @@ pub(crate) enum ServerFlavour {
     Garnet,
 }
 
-/// The version of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ServerVersion {
     pub(crate) flavour: ServerFlavour,

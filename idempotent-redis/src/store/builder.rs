@@ -17,13 +17,12 @@ use crate::connection::tls::{PemSource, TlsSettings};
 use crate::connection::url::{RedisUrl, ServerEndpoint, ServerLocation};
 use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
-use crate::scripts::{Dialect, ScriptSet};
+use crate::scripts::{self, Dialect};
 use crate::startup::{self, ServerReport, StartupChecks};
 use crate::store::StoreInner;
-use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
-use crate::topology::single::SingleServer;
+use crate::topology::{SingleServer, Topology};
 
 /// A function that edits the text of a script.
 type ScriptEdit = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -287,7 +286,7 @@ impl RedisStoreBuilder {
         let compares_natively = self.compares_natively.unwrap_or(report.compares_natively && !is_edited);
         let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
         SendOptions {
-            scripts: ScriptSet::new(dialect, |text| edit(text)),
+            scripts: scripts::load(dialect, |text| edit(text)),
             joins,
             durability: self.durability,
             compares_natively: Arc::new(AtomicBool::new(compares_natively)),

@@ -8,7 +8,6 @@ use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::store::BUDGET;
 
 impl RedisStore {
-    /// Completes one run.
     pub(crate) async fn complete_one(
         &self,
         held: &ClaimHandle,

@@ -37,7 +37,6 @@ impl ListingCursor {
         Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, from: part(0, 32) as u32 }
     }
 
-    /// Returns the start of the next server.
     pub(super) fn next_server(self) -> Option<Self> {
         self.server.checked_add(1).map(|server| Self { server, ..Self::default() })
     }

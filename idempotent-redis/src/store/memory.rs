@@ -3,7 +3,7 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use redis::Cmd;
 
 use crate::RedisStore;
-use crate::startup;
+use crate::connection::text;
 use crate::startup::server_info::ServerInfo;
 
 /// The keys and the memory of all servers of a store, without replicas.
@@ -43,7 +43,7 @@ impl RedisStore {
         let mut memory = RedisMemory::default();
         for batcher in self.0.topology.batchers(true).await? {
             let reply = batcher.connection().send(Cmd::new().arg("INFO")).await?;
-            let added = startup::text(&reply).and_then(|text| memory.add(ServerInfo(text)));
+            let added = text(&reply).and_then(|info| memory.add(ServerInfo(info)));
             added.ok_or_else(|| {
                 StoreError::new(StoreErrorKind::Schema)
                     .because("`INFO` has no memory: the server is no Redis or Valkey")
@@ -67,10 +67,6 @@ mod tests {
         memory.add(ServerInfo(INFO)).unwrap();
         memory.add(ServerInfo(INFO)).unwrap();
         assert_eq!(memory, RedisMemory { keys: 18, used_bytes: 2_000, resident_bytes: 2_600 });
-    }
-
-    #[test]
-    fn a_reply_without_memory_is_no_figure() {
-        assert_eq!(RedisMemory::default().add(ServerInfo("redis_version:7.0.15\r\n")), None);
+        assert_eq!(memory.add(ServerInfo("redis_version:7.0.15\r\n")), None, "a reply without memory");
     }
 }

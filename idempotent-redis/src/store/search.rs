@@ -3,11 +3,12 @@ use async_trait::async_trait;
 use idempotent_core::{
     Key, KeyFilter, PageLimits, RecordPage, Search, StateKind, StoreError, StoreErrorKind, Timestamp,
 };
-use redis::{Cmd, Value};
+use redis::Cmd;
 
 use crate::RedisStore;
 use crate::batching::batcher::CallBatcher;
 use crate::batching::call::ScriptCall;
+use crate::batching::call::native::parse_time;
 use crate::store::listing::{KEY_PATTERN, ListingCursor, SCAN_COUNT, rank, resume_at, scan};
 use crate::store::{BUDGET, replies};
 
@@ -195,16 +196,9 @@ fn states(filter: &KeyFilter) -> u64 {
 
 /// Returns the server's time, for a page without records.
 async fn server_time(batcher: &CallBatcher) -> Result<Timestamp, StoreError> {
-    let Value::Array(reply) = batcher.connection().send(&Cmd::new().arg("TIME").to_owned()).await? else {
-        return Ok(Timestamp::default());
-    };
-    let number = |value: &Value| match value {
-        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
-    let parts: Vec<u64> = reply.iter().filter_map(number).collect();
-    let &[seconds, micros] = &parts[..] else { return Ok(Timestamp::default()) };
-    Ok(Timestamp(seconds.saturating_mul(1_000_000).saturating_add(micros)))
+    let reply = batcher.connection().send(&Cmd::new().arg("TIME").to_owned()).await?;
+    let time = parse_time(&reply).ok().and_then(|time| u64::try_from(time).ok());
+    Ok(Timestamp(time.unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod slot_map;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use idempotent_core::StoreNode;
@@ -26,9 +26,8 @@ use crate::connection::url::ServerEndpoint;
 use crate::connection::{Connection, ConnectionTimeouts};
 use crate::durability::{Counters, count};
 use crate::failure::{CallFailure, FailureKind};
-use crate::topology::RoutedCall;
-use crate::topology::single::SingleServer;
-use crate::topology::staggered;
+use crate::lock;
+use crate::topology::{RoutedCall, SingleServer, staggered};
 
 /// A router for the calls to a cluster, with all known nodes.
 pub(crate) struct ClusterRouter {
@@ -159,7 +158,7 @@ impl ClusterRouter {
         if let Some(node) = self.map().node_at(&address) {
             return Ok(node.clone());
         }
-        let mut map = self.lock();
+        let mut map = lock(&self.map);
         // Another call may have added the node.
         if let Some(node) = map.node_at(&address) {
             return Ok(node.clone());
@@ -171,7 +170,7 @@ impl ClusterRouter {
 
     /// Sets the owner of one slot. The other slots are updated by later redirections or by a refresh.
     fn set_owner(&self, slot: u16, to: &Arc<ClusterNode>) {
-        let mut map = self.lock();
+        let mut map = lock(&self.map);
         *map = Arc::new(map.with_owner(slot, to));
     }
 
@@ -192,19 +191,14 @@ impl ClusterRouter {
         let good = |view: &ClusterView| view.is_ok && view.epoch >= old.epoch;
         let better = |one: &ClusterView, other: &ClusterView| (one.is_ok, one.epoch) > (other.is_ok, other.epoch);
         let view = staggered::first(tries, good, better, self.factory.timeouts.connect / 2).await?;
-        let mut map = self.lock();
+        let mut map = lock(&self.map);
         let next = map.updated(view, |address| self.factory.node(address));
         *map = Arc::new(next);
         Ok(())
     }
 
     fn map(&self) -> Arc<SlotMap> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<SlotMap>> {
-        // The map is replaced as a whole, so it is consistent even if the lock is poisoned.
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.map).clone()
     }
 }
 

@@ -6,7 +6,7 @@
 mod query;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -17,8 +17,9 @@ use redis::{Cmd, ConnectionAddr, Value};
 use self::query::{PrimaryReport, PrimarySwitch};
 use crate::connection::address::ServerAddress;
 use crate::connection::client::ClientFactory;
-use crate::connection::{ConnectTarget, ConnectionCloser};
+use crate::connection::{ConnectTarget, ConnectionCloser, text};
 use crate::failure::{CallFailure, FailureKind};
+use crate::lock;
 use crate::topology::staggered;
 
 /// Pause between queries while no sentinel answers and no call waits for the result.
@@ -31,7 +32,6 @@ const PROPAGATION: Duration = Duration::from_secs(60);
 pub(crate) struct SentinelTarget(Arc<SentinelInner>);
 
 struct SentinelInner {
-    /// Name of the primary.
     name: String,
     sentinels: ClientFactory,
     servers: ClientFactory,
@@ -102,11 +102,11 @@ impl ConnectTarget for SentinelTarget {
             denied if denied.kind == FailureKind::Store(StoreErrorKind::Denied) => denied,
             other => CallFailure::unreachable(format!("the server did not report its role: {}", other.text())),
         })?;
-        let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(query::text) == Some("master"));
+        let is_primary = matches!(&role, Value::Array(parts) if parts.first().and_then(text) == Some("master"));
         if !is_primary {
             return Err(CallFailure::transient("the server that the sentinels report is not a primary"));
         }
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         let connected = address(client).filter(|connected| state.named.as_ref() == Some(connected));
         // From now on, a failover closes the connection.
         let connected =
@@ -116,14 +116,13 @@ impl ConnectTarget for SentinelTarget {
     }
 
     fn name(&self) -> String {
-        match &self.0.lock().named {
+        match &lock(&self.0.state).named {
             Some(named) => format!("{named} (the primary {:?} of the sentinels)", self.0.name),
             None => format!("the primary {:?} of the sentinels", self.0.name),
         }
     }
 }
 
-/// Returns the address that a client connects to.
 fn address(client: &redis::Client) -> Option<ServerAddress> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -137,7 +136,7 @@ impl SentinelInner {
     /// Requests the primary from the sentinels and subscribes to the one that answered.
     async fn primary(self: &Arc<Self>) -> Result<ServerAddress, CallFailure> {
         let (known, epoch, number) = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.subscriptions += 1;
             (state.known.clone(), state.epoch, state.subscriptions)
         };
@@ -155,7 +154,7 @@ impl SentinelInner {
     }
 
     fn record_report(&self, named: PrimaryReport, number: u64) -> ServerAddress {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.known.retain(|known| *known != named.by);
         state.known.insert(0, named.by);
         for other in named.others {
@@ -179,7 +178,7 @@ impl SentinelInner {
     /// Handles a failover that a sentinel announced.
     fn on_switch(&self, switch: PrimarySwitch) {
         {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if state.named.as_ref() == Some(&switch.old) && switch.old != switch.new {
                 // Each failover raises the epoch. A sentinel with a lower one has not heard of this failover.
                 state.epoch += 1;
@@ -191,7 +190,7 @@ impl SentinelInner {
 
     /// Sets the primary, and closes a connection to another server.
     fn set_primary(&self, primary: &ServerAddress) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.named = Some(primary.clone());
         if let Some((_, closer)) = state.connected.take_if(|(connected, _)| connected != primary) {
             closer.close();
@@ -200,16 +199,11 @@ impl SentinelInner {
 
     /// Handles the loss of the subscription. A task subscribes to the next sentinel that answers and catches up.
     fn subscription_lost(self: &Arc<Self>, number: u64) {
-        if self.lock().subscription.take_if(|(subscription, _)| *subscription == number).is_some()
+        if lock(&self.state).subscription.take_if(|(subscription, _)| *subscription == number).is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(resubscribe(Arc::downgrade(self)));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SentinelState> {
-        // The code under this lock does not panic, so the state is consistent even if the lock is poisoned.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -218,7 +212,7 @@ async fn resubscribe(inner: Weak<SentinelInner>) {
         tokio::time::sleep(RETRY_PAUSE).await;
         let Some(inner) = inner.upgrade() else { return };
         // A new connection has subscribed in the meantime.
-        if inner.lock().subscription.is_some() {
+        if lock(&inner.state).subscription.is_some() {
             return;
         }
         if let Ok(primary) = inner.primary().await {
@@ -230,6 +224,6 @@ async fn resubscribe(inner: Weak<SentinelInner>) {
 
 impl fmt::Debug for SentinelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SentinelTarget").field("name", &self.0.name).field("known", &self.0.lock().known).finish()
+        f.debug_struct("SentinelTarget").field("name", &self.0.name).field("known", &lock(&self.0.state).known).finish()
     }
 }

@@ -10,12 +10,11 @@ use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use tokio::task::JoinSet;
 
-use crate::support::{ask, ask_number, calls, done, granted, hold, open_without_cache, until};
+use crate::support::{ask, ask_number, calls, done, granted, hold, open_without_cache, start_without_cache, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     let before = calls(&server, "evalsha");
     let mut tasks = JoinSet::new();
     for task in 0..64_u128 {
@@ -36,21 +35,9 @@ async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
     assert!(sent < 64 * 20, "{sent} script calls for {} cycles: two each are what single ones take", 64 * 20);
 }
 
-#[tokio::test]
-async fn a_single_call_is_sent_as_its_own_script_call() {
-    let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).cache(None).native_comparison(false).connect().await.unwrap();
-    hold(&store, "warm", 1).await;
-    let before = calls(&server, "evalsha");
-    let held = hold(&store, "k", 1).await;
-    store.complete(&held, &done(None)).await.unwrap();
-    assert_eq!(calls(&server, "evalsha"), before + 2);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_caller_does_not_affect_others() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (_server, store) = start_without_cache().await;
     let mut tasks = JoinSet::new();
     for task in 0..200_u128 {
         let store = store.clone();
@@ -74,8 +61,7 @@ async fn a_dropped_caller_does_not_affect_others() {
 
 #[tokio::test]
 async fn calls_queued_after_a_dropped_caller_are_sent() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     hold(&store, "warm", 1).await;
     server.pause();
     // The first call is sent directly, the second in a batch, and the third waits for either.
@@ -167,8 +153,7 @@ fn a_runtime_that_shuts_down_does_not_affect_others() {
 
 #[tokio::test]
 async fn more_calls_than_fit_into_one_command_all_get_replies() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     let requests: Vec<_> = (0..1_000).map(|number| ask(&format!("k{number}"), 1 + number)).collect();
     let before = calls(&server, "evalsha");
     let batch = idempotent_core::Batch::claim_all(&store, &requests).await;
@@ -179,8 +164,7 @@ async fn more_calls_than_fit_into_one_command_all_get_replies() {
 
 #[tokio::test]
 async fn calls_of_a_batch_run_in_order_even_if_the_script_is_not_cached() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     let short = idempotent_core::ClaimRequest { lease: Duration::from_secs(10), ..ask("k", 1) };
     let long = idempotent_core::ClaimRequest { lease: Duration::from_secs(3_000), ..ask("k", 1) };
     for _ in 0..2 {

@@ -11,16 +11,20 @@ use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::VirtualClock;
 
-use crate::support::{HOUR, ask, ask_number, calls, consume, done, granted, hold, key, open, until};
+use crate::support::{HOUR, ask, ask_number, calls, consume, done, granted, hold, key, open, start, until};
 
 fn is_consumed(claim: &Claim, value: Option<&[u8]>) -> bool {
     matches!(claim, Claim::Consumed(consumed) if consumed.value.as_deref() == value)
 }
 
+/// Returns a claim of the key `k` with this payload.
+fn with(payload: &str, owner: u128) -> ClaimRequest {
+    ClaimRequest { fingerprint: Some(Fingerprint::of_bytes(payload)), ..ask("k", owner) }
+}
+
 #[tokio::test]
 async fn a_duplicate_of_this_processs_key_costs_no_command() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start().await;
     consume(&store, "k", Some(b"result")).await;
     let before = calls(&server, "evalsha");
     for _ in 0..100 {
@@ -30,30 +34,6 @@ async fn a_duplicate_of_this_processs_key_costs_no_command() {
     assert!(batch.into_iter().all(|claim| is_consumed(&claim.unwrap(), Some(b"result"))));
     assert_eq!(calls(&server, "evalsha"), before);
     assert_eq!(store.counts().cache_hits, 102);
-}
-
-#[tokio::test]
-async fn a_duplicate_of_another_processs_key_costs_one_command_and_then_none() {
-    let server = RedisServer::start();
-    let (one, other) = (open(&server).await, open(&server).await);
-    consume(&one, "k", None).await;
-    let before = calls(&server, "evalsha");
-    for _ in 0..10 {
-        assert!(is_consumed(&other.claim(&ask("k", 2)).await.unwrap(), None));
-    }
-    assert_eq!(calls(&server, "evalsha"), before + 1);
-}
-
-#[tokio::test]
-async fn neither_keys_in_flight_nor_absent_keys_are_cached() {
-    let server = RedisServer::start();
-    let (one, other) = (open(&server).await, open(&server).await);
-    let held = hold(&one, "k", 1).await;
-    for _ in 0..2 {
-        assert!(matches!(other.claim(&ask("k", 2)).await.unwrap(), Claim::InFlight(_)));
-    }
-    one.release(&held, &support::put_down(idempotent_core::ReleaseKind::Delete)).await.unwrap();
-    granted(other.claim(&ask("k", 3)).await.unwrap());
 }
 
 #[tokio::test]
@@ -72,8 +52,6 @@ async fn a_forgotten_key_is_removed_from_every_cache() {
 async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_server() {
     let server = RedisServer::start();
     let (one, other) = (open(&server).await, open(&server).await);
-    let with =
-        |payload: &str, owner| ClaimRequest { fingerprint: Some(Fingerprint::of_bytes(payload)), ..ask("k", owner) };
     let grant = granted(one.claim(&with("a", 1)).await.unwrap());
     let held = ClaimHandle { terms: None, ..ClaimHandle::granted(&with("a", 1), &grant) };
     one.complete(&held, &done(None)).await.unwrap();
@@ -92,12 +70,7 @@ async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_serve
 
 #[tokio::test]
 async fn the_terms_of_a_grant_tell_the_process_that_completes_the_key_its_payload() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
-    let with = |payload: &str, owner| {
-        let fingerprint = Some(Fingerprint::of_bytes(payload));
-        ClaimRequest { fingerprint, ..ask("k", owner) }
-    };
+    let (server, store) = start().await;
     let grant = granted(store.claim(&with("a", 1)).await.unwrap());
     store.complete(&ClaimHandle::granted(&with("a", 1), &grant), &done(None)).await.unwrap();
     let before = calls(&server, "evalsha");
@@ -129,8 +102,7 @@ async fn cached_keys_expire_with_their_age_or_retention() {
 
 #[tokio::test]
 async fn the_cache_is_unused_without_a_subscription() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start().await;
     consume(&store, "k", None).await;
     server.kill();
     until("the end of the connection is noticed", async || {
@@ -178,8 +150,7 @@ async fn a_cache_is_bounded_and_can_be_disabled() {
 
 #[tokio::test]
 async fn a_large_result_is_not_cached_and_the_first_result_is_kept() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start().await;
     let large = vec![7; 2 << 20];
     consume(&store, "large", Some(&large)).await;
     let before = calls(&server, "evalsha");

@@ -2,7 +2,6 @@
 mod clock_changes;
 mod connections;
 mod full_memory;
-mod lost_replies;
 mod paused_server;
 mod refusals;
 mod restart;

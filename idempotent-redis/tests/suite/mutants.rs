@@ -2,7 +2,7 @@
 pub(crate) mod guards;
 mod lua;
 mod order_tables;
-mod planted_records;
+pub(crate) mod planted_records;
 mod side_effects;
 mod steps;
 mod whole_records;

@@ -1,5 +1,4 @@
 //! Requests and helpers for the tests.
-pub(crate) mod commands;
 pub(crate) mod fake_server;
 pub(crate) mod runs;
 
@@ -79,6 +78,19 @@ pub(crate) async fn open(server: &RedisServer) -> RedisStore {
 /// Opens a store that always asks the server.
 pub(crate) async fn open_without_cache(server: &RedisServer) -> RedisStore {
     RedisStore::builder(server.url()).cache(None::<CacheOptions>).connect().await.unwrap()
+}
+
+pub(crate) async fn start() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    (server, store)
+}
+
+/// Starts a server, and opens a store that always asks the server.
+pub(crate) async fn start_without_cache() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = open_without_cache(&server).await;
+    (server, store)
 }
 
 /// Returns the number of calls of a command since the server's start, including calls by scripts.

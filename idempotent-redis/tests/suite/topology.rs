@@ -2,11 +2,8 @@
 mod cluster;
 mod durability;
 mod failover;
-mod node_outage;
 mod refused_calls;
-mod repeated_writes;
 mod sentinel;
-mod sentinel_switches;
 
 use std::time::Duration;
 

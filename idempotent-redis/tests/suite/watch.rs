@@ -6,6 +6,7 @@ use idempotent_core::{Claim, ClaimHandle, OnInFlight, Outcome, Policy, ReleaseKi
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
+use tokio::task::JoinHandle;
 
 use crate::support::runs::{End, Job, Worker, raw, secs};
 use crate::support::{HOUR, ask, calls, done, hold, key, open, open_without_cache, put_down, until};
@@ -14,13 +15,27 @@ fn watch(store: &RedisStore, part: &str) -> Watching {
     store.capabilities().watch.unwrap().watch(&key(part))
 }
 
-async fn ends(watching: Watching) {
-    tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken");
+async fn ends<T>(watching: impl Future<Output = T>) -> T {
+    tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken")
 }
 
 /// Returns whether a waiter is registered: bit 4 of the flags.
 fn is_waited_for(server: &RedisServer, part: &str) -> bool {
     raw(server, part).get(37).is_some_and(|flags| flags & 4 != 0)
+}
+
+/// Watches a key in a task, and returns once the server knows of it.
+async fn start_watch(server: &RedisServer, store: &RedisStore, part: &str) -> JoinHandle<()> {
+    let watching = tokio::spawn(watch(store, part));
+    until("it waits", async || is_waited_for(server, part)).await;
+    watching
+}
+
+/// Creates a user without permissions for channels, and returns a store of this user.
+async fn deaf(server: &RedisServer) -> RedisStore {
+    let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
+    assert_eq!(server.command(&rights).text(), "OK");
+    RedisStore::connect(server.url().replace("redis://", "redis://deaf:secret@")).await.unwrap()
 }
 
 fn waiting(store: &RedisStore) -> bool {
@@ -35,6 +50,7 @@ async fn settle(store: &RedisStore, held: &ClaimHandle, how: Option<ReleaseKind>
     assert_eq!(settled.unwrap(), Settled::Done);
 }
 
+/// The ways to end a run: a completion, and each kind of release.
 const WAYS: [Option<ReleaseKind>; 6] = [
     None,
     Some(ReleaseKind::Delete),
@@ -51,18 +67,16 @@ async fn a_waiter_in_another_process_is_woken_by_every_kind_of_settlement() {
     for how in WAYS {
         let part = format!("{how:?}");
         let held = hold(&owner, &part, 1).await;
-        let watching = tokio::spawn(watch(&waiter, &part));
-        until("it waits", async || is_waited_for(&server, &part)).await;
+        let watching = start_watch(&server, &waiter, &part).await;
         assert!(!watching.is_finished());
         settle(&owner, &held, how).await;
-        tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+        ends(watching).await.unwrap();
     }
     let held = hold(&owner, "forgotten", 1).await;
-    let watching = tokio::spawn(watch(&waiter, "forgotten"));
-    until("it waits", async || is_waited_for(&server, "forgotten")).await;
+    let watching = start_watch(&server, &waiter, "forgotten").await;
     let admin = owner.capabilities().admin.unwrap();
     assert_eq!(admin.forget(&held.key, held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
-    tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+    ends(watching).await.unwrap();
 }
 
 /// The registration survives renewals by the owner.
@@ -72,8 +86,7 @@ async fn a_long_wait_costs_one_or_two_calls() {
     let (owner, waiter) = (open_without_cache(&server).await, open(&server).await);
     let held = hold(&owner, "k", 1).await;
     let before = calls(&server, "evalsha");
-    let watching = tokio::spawn(watch(&waiter, "k"));
-    until("it waits", async || is_waited_for(&server, "k")).await;
+    let watching = start_watch(&server, &waiter, "k").await;
     // Three seconds: polling every 50 ms would cost sixty calls.
     for _ in 0..30 {
         owner.renew(&held, secs(30)).await.unwrap();
@@ -135,7 +148,7 @@ async fn a_waiter_that_gives_up_does_not_affect_other_waiters() {
     goes.await.unwrap_err();
     settle(&owner, &held, Some(ReleaseKind::Vacate)).await;
     for watching in [stays, elsewhere] {
-        tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
+        ends(watching).await.unwrap();
     }
 }
 
@@ -143,23 +156,19 @@ async fn a_waiter_that_gives_up_does_not_affect_other_waiters() {
 #[tokio::test]
 async fn a_waiter_without_channel_permissions_polls() {
     let server = RedisServer::start();
-    let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
-    assert_eq!(server.command(&rights).text(), "OK");
-    let url = server.url().replace("redis://", "redis://deaf:secret@");
-    let (owner, waiter) = (open(&server).await, RedisStore::connect(url).await.unwrap());
+    let (owner, waiter) = (open(&server).await, deaf(&server).await);
     let held = hold(&owner, "k", 1).await;
     let watching = tokio::spawn(watch(&waiter, "k"));
     let before = calls(&server, "evalsha");
     until("it asks again", async || calls(&server, "evalsha") >= before + 3).await;
     assert!(!watching.is_finished());
     settle(&owner, &held, None).await;
-    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+    ends(watching).await.unwrap();
     // A settlement works without the permission to notify; waiters poll after a while.
     let held = hold(&waiter, "its own", 1).await;
-    let watching = tokio::spawn(watch(&owner, "its own"));
-    until("it waits", async || is_waited_for(&server, "its own")).await;
+    let watching = start_watch(&server, &owner, "its own").await;
     settle(&waiter, &held, None).await;
-    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+    ends(watching).await.unwrap();
     let told = owner.claim(&ask("its own", 2)).await.unwrap();
     assert!(matches!(told, Claim::Consumed(_)), "{told:?}");
     // The cache is unused, because no process could invalidate it.
@@ -175,29 +184,25 @@ async fn a_waiter_whose_connection_is_cut_misses_nothing() {
     let proxy = Proxy::start(&server.address()).await;
     let (owner, waiter) = (open(&server).await, RedisStore::connect(proxy.url()).await.unwrap());
     let held = hold(&owner, "k", 1).await;
-    let watching = tokio::spawn(watch(&waiter, "k"));
-    until("it waits", async || is_waited_for(&server, "k")).await;
+    let watching = start_watch(&server, &waiter, "k").await;
     proxy.refuse();
     proxy.cut_all();
-    tokio::time::timeout(secs(30), watching).await.expect("to ask the store").unwrap();
+    ends(watching).await.unwrap();
     // A watch that starts without a server polls until one is available.
     let watching = tokio::spawn(watch(&waiter, "k"));
     settle(&owner, &held, None).await;
     tokio::task::yield_now().await;
     proxy.listen();
-    tokio::time::timeout(secs(30), watching).await.expect("it learns of it").unwrap();
+    ends(watching).await.unwrap();
 }
 
 /// The owner is in one process, the waiters are in others, and one of them cannot subscribe.
 #[tokio::test]
 async fn waiting_runs_get_the_result_of_another_process() {
     let server = RedisServer::start();
-    let rights = ["ACL", "SETUSER", "deaf", "on", ">secret", "~idempotent:*", "resetchannels", "+@all"];
-    assert_eq!(server.command(&rights).text(), "OK");
-    let deaf = RedisStore::connect(server.url().replace("redis://", "redis://deaf:secret@")).await.unwrap();
     let policy = Policy::new().on_in_flight(OnInFlight::Wait(secs(60)));
     let owner = Worker::new(open(&server).await, policy);
-    let workers = [Worker::new(open(&server).await, policy), Worker::new(deaf, policy)];
+    let workers = [Worker::new(open(&server).await, policy), Worker::new(deaf(&server).await, policy)];
     for (part, end) in [("goes well", End::Ok), ("fails", End::Err)] {
         let (first, second) = (Job::held(), Job::quick());
         let run = owner.begin(part, &first).await;

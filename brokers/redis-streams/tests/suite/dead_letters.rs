@@ -17,22 +17,16 @@ fn letter() -> Settlement {
 async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
     let world = World::new();
     let mut source = world.source("a").await;
-    let fields: [&[u8]; 12] = [
-        b"trace",
-        b"\x00\xfe",
-        b"body",
-        b"\xff{not json\0",
-        b"trace",
-        b"two",
-        b"\xff\xfe",
-        b"odd",
-        b"body",
-        b"second",
-        b"",
-        b"",
+    let fields: [(&[u8], &[u8]); 6] = [
+        (b"trace", b"\x00\xfe"),
+        (b"body", b"\xff{not json\0"),
+        (b"trace", b"two"),
+        (b"\xff\xfe", b"odd"),
+        (b"body", b"second"),
+        (b"", b""),
     ];
-    let command: Vec<&[u8]> = [&b"XADD"[..], b"orders", b"*"].into_iter().chain(fields).collect();
-    let id = world.server.command(&command).text();
+    let fields: Vec<&[u8]> = fields.into_iter().flat_map(|(name, value)| [name, value]).collect();
+    let id = world.add("orders", &fields);
     let held = one(&mut source).await;
     assert_eq!(held.0.body, b"\xff{not json\0");
     let headers: Vec<_> = held.0.headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
@@ -55,9 +49,7 @@ async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
     assert_eq!(marks.join(" "), format!("{wanted} idempotent-entry={id}"));
 
     // Sent again unchanged, including the added fields.
-    let command: Vec<&[u8]> =
-        [&b"XADD"[..], b"orders", b"*"].into_iter().chain(dead.iter().map(Vec::as_slice)).collect();
-    world.server.command(&command);
+    world.add("orders", &dead);
     let again = one(&mut source).await;
     assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Timestamp(5_000)), Some(1)));
     assert_eq!((&again.0.body, &again.0.headers), (&held.0.body, &held.0.headers));
@@ -69,7 +61,7 @@ async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
 async fn a_dead_letter_is_written_once_even_if_the_reply_is_lost() {
     let world = World::new();
     let proxy = Proxy::start(&world.server.address()).await;
-    let mut source = World::builder_at(&format!("redis://{}", proxy.address()), "a").connect().await.unwrap();
+    let mut source = World::builder_at(&proxy.url(), "a").connect().await.unwrap();
     world.send("1");
     let held = one(&mut source).await;
     // The script is cached, so that a single request is sent.
@@ -89,8 +81,7 @@ async fn an_entry_with_any_number_of_fields_is_dead_lettered_and_redriven_unchan
     let mut source = world.source("a").await;
     for count in [3_893, 3_894, 4_000, 12_000] {
         let fields: Vec<_> = (0..count).flat_map(|n| [format!("name {n}"), format!("value {n}")]).collect();
-        let command: Vec<_> = ["XADD", "orders", "*"].into_iter().chain(fields.iter().map(String::as_str)).collect();
-        world.server.command(&command);
+        world.add("orders", &fields);
         let held = one(&mut source).await;
         settle(&source.settler(), &held, letter()).await;
         assert!(world.pending().is_empty(), "{count}");
@@ -114,8 +105,7 @@ async fn an_entry_with_many_fields_that_was_taken_over_is_not_dead_lettered() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
     let fields: Vec<_> = (0..8_000).map(|n| n.to_string()).collect();
-    let command: Vec<_> = ["XADD", "orders", "*"].into_iter().chain(fields.iter().map(String::as_str)).collect();
-    world.server.command(&command);
+    world.add("orders", &fields);
     let held = one(&mut first).await;
     let taken_over = one(&mut second).await;
     let gone = first.settler().settle(&held.0, &held.1, &letter()).await.unwrap_err();
@@ -162,7 +152,7 @@ async fn entries_are_dead_lettered_and_acknowledged_when_memory_is_full() {
     let world = World::new();
     let mut source = world.source("a").await;
     for body in ["poison", "good"] {
-        world.server.command(&["XADD", "orders", "*", "body", body]);
+        world.send(body);
     }
     world.server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     world.server.command(&["CONFIG", "SET", "maxmemory", "1"]);

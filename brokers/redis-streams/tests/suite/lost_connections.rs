@@ -1,34 +1,19 @@
 //! Broken connections and unavailable servers.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::RedisServer;
-use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages};
+use idempotent_testkit::broker::testing::counting;
 
 use crate::world::{World, until};
-
-fn counting() -> (Arc<AtomicU64>, MessageHandler) {
-    let runs = Arc::new(AtomicU64::new(0));
-    let counted = runs.clone();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
-        async { HandlerResult::Done }
-    });
-    (runs, handling)
-}
-
-fn url(proxy: &Proxy) -> String {
-    format!("redis://{}", proxy.address())
-}
 
 #[tokio::test]
 async fn a_lost_acknowledgement_is_resent_and_the_entry_runs_once() {
     for fault in [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::CutMidReply] {
         let world = World::new();
         let proxy = Proxy::start(&world.server.address()).await;
-        let (runs, handling) = counting();
-        let source = World::builder_at(&url(&proxy), "a").connect().await.unwrap();
+        let (handling, runs) = counting();
+        let source = World::builder_at(&proxy.url(), "a").connect().await.unwrap();
         proxy.fail_next_with("XACK\r\n", fault);
         world.send("1");
         let running = world.run(source, handling, 8, 6);
@@ -39,27 +24,11 @@ async fn a_lost_acknowledgement_is_resent_and_the_entry_runs_once() {
 }
 
 #[tokio::test]
-async fn a_finished_entry_of_a_dead_consumer_is_acknowledged_by_another() {
-    let world = World::new();
-    let proxy = Proxy::start(&world.server.address()).await;
-    let (runs, handling) = counting();
-    proxy.fail_next_with("XACK\r\n", Fault::HalfOpen);
-    world.send("1");
-    let first = world.run(World::builder_at(&url(&proxy), "a").connect().await.unwrap(), handling.clone(), 8, 6);
-    proxy.until_met(1).await;
-    first.kill().await;
-    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
-    let second = world.run(world.source("b").await, handling, 8, 6);
-    until("it is acknowledged", async || world.pending().is_empty()).await;
-    assert_eq!((runs.load(SeqCst), second.ended().await.unwrap().acked), (1, 1));
-}
-
-#[tokio::test]
 async fn an_entry_with_a_lost_delivery_is_redelivered() {
     let world = World::new();
     let proxy = Proxy::start(&world.server.address()).await;
-    let (runs, handling) = counting();
-    let source = World::builder_at(&url(&proxy), "a").connect().await.unwrap();
+    let (handling, runs) = counting();
+    let source = World::builder_at(&proxy.url(), "a").connect().await.unwrap();
     world.send("1");
     proxy.fail_next_with("XREADGROUP\r\n", Fault::CutAfterApply);
     let running = world.run(source, handling, 8, 6);
@@ -70,7 +39,7 @@ async fn an_entry_with_a_lost_delivery_is_redelivered() {
 #[tokio::test]
 async fn a_source_continues_after_a_server_restart() {
     let world = World::on(RedisServer::builder().aof().arg("--appendfsync").arg("always").start());
-    let (runs, handling) = counting();
+    let (handling, runs) = counting();
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
     until("the first is acknowledged", async || running.counters.counts().acked == 1).await;
@@ -86,7 +55,7 @@ async fn a_source_continues_after_a_server_restart() {
 #[tokio::test]
 async fn a_server_that_has_become_a_replica_is_reconnected() {
     let world = World::new();
-    let (runs, handling) = counting();
+    let (handling, runs) = counting();
     let running = world.run(world.source("a").await, handling, 8, 6);
     // A replica of an unreachable primary.
     world.server.command(&["REPLICAOF", "127.0.0.1", "1"]);

@@ -1,6 +1,5 @@
 //! Tests of the source and the publisher on a real Redis server.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
-mod acknowledgement;
 mod conformance;
 mod consumer;
 mod dead_letters;

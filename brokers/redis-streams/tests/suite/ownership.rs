@@ -4,7 +4,7 @@ use std::time::Instant;
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 
-use crate::world::{World, ms, nothing_until, one, retry, settle};
+use crate::world::{World, ms, nothing_until, one, retry, settle, until};
 
 #[tokio::test]
 async fn entries_of_a_silent_consumer_are_taken_over_after_min_idle_and_not_before() {
@@ -16,24 +16,6 @@ async fn entries_of_a_silent_consumer_are_taken_over_after_min_idle_and_not_befo
     let taken = one(&mut second).await;
     assert!(before.elapsed() >= ms(600), "{:?}", before.elapsed());
     assert_eq!((taken.0.delivered, world.pending()), (Some(2), vec![("b".to_owned(), 2)]));
-}
-
-#[tokio::test]
-async fn entries_kept_alive_are_neither_taken_over_nor_counted() {
-    let world = World::new();
-    let (mut first, mut second) = (world.source("a").await, world.source("b").await);
-    world.send("1");
-    let held = one(&mut first).await;
-    let keeper = first.settler();
-    let (end, tag) = (Instant::now() + ms(2_000), held.1);
-    let keeping = async {
-        while Instant::now() < end {
-            keeper.keep_alive(&[&tag]).await.unwrap();
-            tokio::time::sleep(ms(50)).await;
-        }
-    };
-    tokio::join!(keeping, nothing_until(&mut second, || Instant::now() >= end));
-    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
 }
 
 #[tokio::test]
@@ -92,4 +74,20 @@ async fn a_held_entry_is_not_delivered_twice_after_a_late_keep_alive() {
     // An entry that is no longer held and was not settled is redelivered.
     drop(held);
     one(&mut source).await;
+}
+
+#[tokio::test]
+async fn the_idle_time_of_an_entry_starts_when_it_is_read() {
+    let world = World::new();
+    let slow = async |name| world.builder(name).min_idle(ms(3_000)).connect().await.unwrap();
+    let (mut first, mut second) = (slow("a").await, slow("b").await);
+    world.send("1");
+    let sent = Instant::now();
+    // Longer than the idle time of a held entry.
+    until("it is old", async || sent.elapsed() > ms(3_100)).await;
+    let held = one(&mut first).await;
+    let looks = world.calls("xautoclaim");
+    nothing_until(&mut second, || world.calls("xautoclaim") > looks + 2).await;
+    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
+    settle(&first.settler(), &held, Settlement::Ack).await;
 }

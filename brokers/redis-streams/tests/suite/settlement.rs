@@ -3,26 +3,9 @@ use std::time::Instant;
 
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DelaySupport, Settlement, Source};
-use idempotent_redis_streams::{StreamsSource, TrimPolicy};
+use idempotent_redis_streams::TrimPolicy;
 
 use crate::world::{World, ms, nothing_until, one, receive, retry, settle};
-
-/// Returns a source that takes over nothing within a test.
-async fn patient(world: &World, consumer: &str) -> StreamsSource {
-    world.builder(consumer).min_idle(ms(20_000)).connect().await.unwrap()
-}
-
-#[tokio::test]
-async fn an_acknowledged_entry_is_not_pending_and_stays_in_the_stream() {
-    let world = World::new();
-    let mut source = world.source("a").await;
-    world.send("1");
-    let held = one(&mut source).await;
-    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
-    settle(&source.settler(), &held, Settlement::Ack).await;
-    settle(&source.settler(), &held, Settlement::Ack).await;
-    assert_eq!((world.pending().len(), world.entries("orders").len()), (0, 1));
-}
 
 #[tokio::test]
 async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
@@ -96,33 +79,6 @@ async fn a_delayed_entry_is_also_found_by_another_consumer() {
 }
 
 #[tokio::test]
-async fn a_returned_entry_is_available_at_once_and_not_counted() {
-    let world = World::new();
-    let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
-    world.send("1");
-    let held = one(&mut first).await;
-    settle(&first.settler(), &held, Settlement::GiveBack).await;
-    assert_eq!(world.pending(), [("a".to_owned(), 1)]);
-    let since = Instant::now();
-    assert_eq!(one(&mut second).await.0.delivered, Some(2));
-    assert!(since.elapsed() < ms(10_000), "{:?}", since.elapsed());
-}
-
-#[tokio::test]
-async fn close_returns_the_entries_of_a_dropped_receive() {
-    let world = World::new();
-    let (mut first, mut second) = (patient(&world, "a").await, patient(&world, "b").await);
-    // Blocked on the server when dropped.
-    assert!(tokio::time::timeout(ms(100), first.receive(4)).await.is_err());
-    world.send("1");
-    crate::world::until("it is read", async || !world.pending().is_empty()).await;
-    first.close().await;
-    let since = Instant::now();
-    assert_eq!(one(&mut second).await.0.body, b"1");
-    assert!(since.elapsed() < ms(10_000), "{:?}", since.elapsed());
-}
-
-#[tokio::test]
 async fn entries_deleted_while_pending_are_no_longer_pending() {
     let world = World::new();
     let (mut first, mut second) = (world.source("a").await, world.source("b").await);
@@ -187,14 +143,18 @@ async fn unfinished_keeps_entries_that_another_group_has_not_settled_and_trims_t
 }
 
 #[tokio::test]
-async fn unacknowledged_deletes_settled_entries() {
-    let world = World::new();
-    let mut source = world.builder("a").keep(TrimPolicy::Unacknowledged).connect().await.unwrap();
-    world.send("1");
-    world.send("2");
-    let held = receive(&mut source, 2).await;
-    settle(&source.settler(), &held[0], Settlement::Ack).await;
-    assert_eq!(world.entries("orders").len(), 1);
+async fn an_acknowledged_entry_is_not_pending_and_stays_in_the_stream_as_configured() {
+    for (keep, left) in [(TrimPolicy::Everything, 2), (TrimPolicy::Unacknowledged, 1)] {
+        let world = World::new();
+        let mut source = world.builder("a").keep(keep).connect().await.unwrap();
+        world.send("1");
+        world.send("2");
+        let held = receive(&mut source, 2).await;
+        for _ in 0..2 {
+            settle(&source.settler(), &held[0], Settlement::Ack).await;
+        }
+        assert_eq!((world.pending().len(), world.entries("orders").len()), (1, left), "{keep:?}");
+    }
 }
 
 #[tokio::test]

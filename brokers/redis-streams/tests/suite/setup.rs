@@ -8,7 +8,7 @@ use crate::world::{World, ms, one};
 #[tokio::test]
 async fn a_missing_group_is_refused_with_a_remedy() {
     let world = World::new();
-    let refused = StreamsSource::builder(world.server.url(), "orders", "billing").connect().await.unwrap_err();
+    let refused = StreamsSource::connect(world.server.url(), "orders", "billing").await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal);
     assert!(refused.to_string().contains("`.declare(StartPosition::Beginning)`"), "{refused}");
     // The group may also be deleted later.
@@ -36,17 +36,19 @@ async fn a_setting_out_of_range_is_refused_with_its_rule() {
         assert!(refused.to_string().contains(words), "{refused}");
     }
     assert!(builder("orders", "billing").min_idle(ms(100)).connect().await.is_ok());
+    world.server.command(&["SET", "text", "x"]);
+    assert_eq!(builder("text", "billing").connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
+    let other = StreamsSource::builder("http://somewhere", "orders", "billing").connect().await.unwrap_err();
+    assert_eq!(other.kind(), SourceErrorKind::Fatal);
 }
 
 #[tokio::test]
 async fn the_short_form_connects_to_an_existing_group() {
     let world = World::new();
-    let url = world.server.url();
-    let refused = StreamsSource::connect(url.clone(), "orders", "billing").await.unwrap_err();
-    assert!(refused.to_string().contains("`.declare(StartPosition::Beginning)`"), "{refused}");
     world.send("old");
     world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0"]);
-    assert_eq!(one(&mut StreamsSource::connect(url, "orders", "billing").await.unwrap()).await.0.body, b"old");
+    let mut source = StreamsSource::connect(world.server.url(), "orders", "billing").await.unwrap();
+    assert_eq!(one(&mut source).await.0.body, b"old");
 }
 
 #[tokio::test]
@@ -79,23 +81,6 @@ async fn a_new_group_starts_as_configured_and_an_existing_one_continues() {
     let mut beginning = world.source("a").await;
     assert_eq!(one(&mut beginning).await.0.body, b"old");
     assert_ne!(new().connect().await.unwrap().consumer(), source.consumer());
-}
-
-#[tokio::test]
-async fn invalid_settings_are_fatal_and_outages_are_not() {
-    let world = World::new();
-    world.server.command(&["SET", "text", "x"]);
-    let kind = async |url: String, stream: &str| {
-        let source = StreamsSource::builder(url, stream, "billing").declare(StartPosition::New);
-        source.connect().await.unwrap_err().kind()
-    };
-    assert_eq!(kind(world.server.url(), "text").await, SourceErrorKind::Fatal);
-    assert_eq!(kind("http://somewhere".into(), "orders").await, SourceErrorKind::Fatal);
-    assert_eq!(kind(world.server.url(), "").await, SourceErrorKind::Fatal);
-    assert_eq!(world.builder("a").min_idle(ms(99)).connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
-    assert_eq!(world.builder("a").dead_letters("orders").connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
-    world.server.kill();
-    assert_eq!(kind(world.server.url(), "orders").await, SourceErrorKind::Transient);
 }
 
 #[tokio::test]

@@ -39,7 +39,16 @@ impl World {
     }
 
     pub(crate) fn send(&self, body: impl AsRef<[u8]>) -> String {
-        self.server.command(&[b"XADD", &b"orders"[..], b"*", b"body", body.as_ref()]).text()
+        self.add("orders", &[b"body".as_slice(), body.as_ref()])
+    }
+
+    /// Adds an entry with these names and values to a stream, and returns its id.
+    pub(crate) fn add(&self, stream: &str, fields: &[impl AsRef<[u8]>]) -> String {
+        let mut command: Vec<&[u8]> = vec![b"XADD", stream.as_bytes(), b"*"];
+        command.extend(fields.iter().map(AsRef::as_ref));
+        let added = self.server.command(&command);
+        assert!(!added.is_error(), "{added:?}");
+        added.text()
     }
 
     /// Returns consumer and delivery counter of the group's pending entries.

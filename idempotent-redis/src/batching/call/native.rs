@@ -2,13 +2,13 @@
 use redis::{Cmd, Value};
 
 use super::reply::{DIFFERS, unexpected_reply};
-use super::{CallArgument, ScriptCall, jitter};
+use super::{ScriptCall, jitter};
+use crate::connection::text;
 use crate::failure::CallFailure;
-use crate::startup::text;
 
 /// Encodes the completion of one record as a command that compares and sets, for servers with `SET … IFEQ`.
 pub(crate) fn native_command(call: &ScriptCall) -> Cmd {
-    let bytes = |at: usize| call.args[at].as_ref().map_or(&[][..], CallArgument::bytes);
+    let bytes = |at: usize| call.args[at].as_deref().unwrap_or_default();
     let (key, [retain, ..]) = (call.key.as_str(), call.params.numbers);
     let mut cmd = Cmd::with_capacity(7, 96 + key.len() + bytes(0).len() + bytes(1).len());
     cmd.arg("SET").arg(key).arg(bytes(1)).arg("IFEQ").arg(bytes(0));

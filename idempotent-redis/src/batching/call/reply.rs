@@ -8,7 +8,6 @@ use crate::scripts::Script;
 /// Tag of the reply for a record that is not as granted.
 pub(super) const DIFFERS: u8 = b'M';
 
-/// The reply of a script for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScriptReply {
     /// Server time in µs since the Unix epoch.

@@ -7,7 +7,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use crate::batching::batcher::CallBatcher;
 use crate::connection::address::ServerAddress;
-use crate::connection::refused;
+use crate::connection::{field, refused, text};
 use crate::failure::CallFailure;
 
 pub(super) const SLOTS: u16 = 16_384;
@@ -19,7 +19,6 @@ pub(super) fn slot_of(key: &str) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
 }
 
-/// A server of the cluster.
 pub(super) struct ClusterNode {
     pub(super) address: ServerAddress,
     pub(super) name: StoreNode,
@@ -155,7 +154,7 @@ impl ClusterView {
         let unexpected = || CallFailure::unreachable("unexpected reply to CLUSTER SLOTS");
         let info = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
         let slots = reply.next().ok_or_else(unexpected)?.map_err(explain_no_cluster)?;
-        Self::read(&text(&info).ok_or_else(unexpected)?, &slots, &node.address).ok_or_else(unexpected)
+        Self::read(text(&info).ok_or_else(unexpected)?, &slots, &node.address).ok_or_else(unexpected)
     }
 
     fn read(info: &str, slots: &Value, by: &ServerAddress) -> Option<Self> {
@@ -173,30 +172,10 @@ fn range(entry: &Value, by: &ServerAddress) -> Option<SlotRange> {
     let Value::Array(parts) = entry else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = &parts[..] else { return None };
     let [host, Value::Int(port), rest @ ..] = &owner[..] else { return None };
-    // "?" means that the node should announce a host name but has none.
-    let host = text(host).filter(|host| host != "?").or_else(|| ip(rest)).unwrap_or_default();
+    // "?" means that the node should announce a host name but has none. The additional endpoints follow the id.
+    let host = text(host).filter(|host| *host != "?").or_else(|| field(rest.get(1)?, "ip")).unwrap_or_default();
     let owner = ServerAddress::new(host, u16::try_from(*port).ok()?).with_default_host(by);
     Some(SlotRange { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, owner })
-}
-
-/// Returns the value of "ip" in a node's additional endpoints.
-fn ip(rest: &[Value]) -> Option<String> {
-    match rest.get(1)? {
-        Value::Array(pairs) => {
-            pairs.chunks(2).find(|pair| pair.first().and_then(text).as_deref() == Some("ip"))?.get(1)
-        }
-        Value::Map(pairs) => pairs.iter().find(|(name, _)| text(name).as_deref() == Some("ip")).map(|(_, ip)| ip),
-        _ => None,
-    }
-    .and_then(text)
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
 }
 
 fn command(words: [&str; 2]) -> Cmd {

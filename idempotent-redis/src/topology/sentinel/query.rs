@@ -6,6 +6,7 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value};
 
 use super::SentinelInner;
 use crate::connection::address::ServerAddress;
+use crate::connection::{field, text};
 use crate::failure::CallFailure;
 
 const SWITCH: &str = "+switch-master";
@@ -75,25 +76,6 @@ async fn query_sentinel(
 
 fn sentinel_address(sentinel: &Value) -> Option<ServerAddress> {
     Some(ServerAddress::new(field(sentinel, "ip")?, field(sentinel, "port")?.parse().ok().filter(|port| *port > 0)?))
-}
-
-/// Returns a named field of a sentinel's reply.
-fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
-    match reply {
-        Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).and_then(|(_, value)| text(value)),
-        Value::Array(flat) => {
-            flat.chunks(2).find(|pair| pair.first().and_then(text) == Some(name))?.get(1).and_then(text)
-        }
-        _ => None,
-    }
-}
-
-pub(super) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
 }
 
 /// A listener for the sentinel's announcements.

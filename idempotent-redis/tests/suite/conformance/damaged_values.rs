@@ -5,6 +5,8 @@ use idempotent_core::Key;
 use idempotent_harness::servers::RedisServer;
 use idempotent_testkit::{Damage, DamageInjector};
 
+use crate::mutants::planted_records::{HELD, Shape};
+
 /// Another client of the servers.
 pub(crate) struct Values<B>(pub(crate) Arc<B>);
 
@@ -19,32 +21,18 @@ impl Behind for RedisServer {
     }
 }
 
-/// Returns a record that owner 1 holds since just now, with a long retention.
-fn sample(until: u64, fencing: &[u8; 16]) -> Vec<u8> {
-    let now: u64 = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
-    let mut out = b"\x81P".to_vec();
-    out.extend(fencing);
-    out.extend(b"001");
-    out.extend(1_u128.to_be_bytes());
-    out.push(0);
-    for time in [now, now, if until == 0 { now + 30_000_000 } else { until }, 3_600_000_000, 0] {
-        out.extend(&time.to_be_bytes()[1..]);
-    }
-    out.extend(b"0000000");
-    out
-}
-
-const FENCING: &[u8; 16] = b"0000000000000001";
+/// A record that owner 1 holds since just now, with a long retention.
+const SAMPLE: Shape = Shape { kept: 3_600_000_000, fencing: *b"0000000000000001", ..HELD };
 
 fn damaged(damage: Damage) -> Option<Vec<u8>> {
-    let mut bytes = sample(0, FENCING);
+    let mut bytes = SAMPLE.bytes();
     match damage {
         Damage::CutOff => bytes.truncate(40),
         Damage::Noise => bytes[2..].iter_mut().for_each(|byte| *byte = byte.wrapping_mul(151).wrapping_add(89)),
         Damage::NewerVersion => bytes[0] = 0x8f,
         Damage::NoOwner => drop(bytes.drain(21..37)),
-        Damage::BadFencing => bytes = sample(0, b"9999999999999999"),
-        Damage::EndlessLease => bytes = sample((1 << 53) - 1, FENCING),
+        Damage::BadFencing => bytes = Shape { fencing: *b"9999999999999999", ..SAMPLE }.bytes(),
+        Damage::EndlessLease => bytes = Shape { until: 1 << 52, ..SAMPLE }.bytes(),
         Damage::UnknownState => bytes[1] = b'Z',
         Damage::Foreign => bytes = b"consuming".to_vec(),
         _ => return None,

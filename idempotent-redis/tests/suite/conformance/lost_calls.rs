@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene,
-    Settled, Store, StoreCapabilities, StoreError,
+    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, ReleaseKind, Settled, Store, StoreCapabilities,
+    StoreError,
 };
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::{LossInjector, LostPart, StoreOperation};
+
+use crate::support::{ask, done, key, put_down};
 
 /// The real store, and the point at which its next call is lost.
 #[derive(Clone)]
@@ -71,35 +73,20 @@ impl LossInjector for Lossy {
 
 /// Waits until the store can reach the server, or cannot.
 async fn answers(store: &RedisStore, wanted: bool) {
-    while store.peek(&key()).await.is_ok() != wanted {
+    while store.peek(&key("losing")).await.is_ok() != wanted {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-fn key() -> Key {
-    Identity::new(Scene::Mq, "losing", "k").key("losing").unwrap()
-}
-
 /// Loads the scripts: a rejected unknown digest must not be the lost call.
 async fn know_the_scripts(store: &RedisStore) {
-    let lease = Duration::from_secs(30);
-    let held = ClaimHandle::unanswered(key(), OwnerToken(1));
-    let request = ClaimRequest {
-        key: key(),
-        owner: held.owner,
-        lease,
-        fingerprint: None,
-        max_attempts: 0,
-        on_expiry: idempotent_core::OnExpiry::Takeover,
-        retention: lease,
-        display: None,
-    };
-    let delete = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: lease, error: "".into() };
+    let request = ask("losing", 1);
+    let held = ClaimHandle::unanswered(request.key.clone(), request.owner);
     store.claim(&request).await.unwrap();
-    store.renew(&held, lease).await.unwrap();
-    assert_eq!(store.release(&held, &delete).await.unwrap(), Settled::Done);
-    store.complete(&held, &Completion { value: None, retain: lease }).await.unwrap();
-    assert_eq!(store.peek(&key()).await.unwrap(), None);
+    store.renew(&held, request.lease).await.unwrap();
+    assert_eq!(store.release(&held, &put_down(ReleaseKind::Delete)).await.unwrap(), Settled::Done);
+    store.complete(&held, &done(None)).await.unwrap();
+    assert_eq!(store.peek(&held.key).await.unwrap(), None);
 }
 
 impl fmt::Debug for Lossy {

@@ -20,7 +20,6 @@ pub(crate) trait Group: Behind + Send + Sync + Sized + 'static {
     fn empty(&self);
 }
 
-/// A group in use.
 struct Taken<T: Group>(Arc<T>);
 
 impl<T: Group> Drop for Taken<T> {

@@ -2,9 +2,9 @@ local server = redis
 local redis = {}
 local function clock() return tonumber(server.call('GET', 'test:clock')) end
 local function ends(k)
-  local at = server.call('GET', 'test:ends:' .. k)
+  local at = server.call('GET', k .. ':ends')
   if at and tonumber(at) <= clock() then
-    server.call('DEL', k, 'test:ends:' .. k)
+    server.call('DEL', k, k .. ':ends')
     at = false
   end
   return at and tonumber(at)
@@ -24,8 +24,8 @@ local function set(how, k, v, options)
   local said = how('SET', k, v, unpack(kept))
   local stood = kept[1] == 'NX' and said
   if not stood and not (type(said) == 'table' and said.err) then
-    if px then server.call('SET', 'test:ends:' .. k, string.format('%.0f', clock() + px * 1000))
-    else server.call('DEL', 'test:ends:' .. k) end
+    if px then server.call('SET', k .. ':ends', string.format('%.0f', clock() + px * 1000))
+    else server.call('DEL', k .. ':ends') end
   end
   return said
 end
@@ -40,7 +40,7 @@ local function with(how)
     if name == 'PTTL' then return at and math.ceil((at - clock()) / 1000) or -1 end
     if name == 'PEXPIRETIME' then return at and at / 1000 or -1 end
     if name == 'SET' then return set(how, k, (...), {select(2, ...)}) end
-    if name == 'DEL' then server.call('DEL', 'test:ends:' .. k) end
+    if name == 'DEL' then server.call('DEL', k .. ':ends') end
     return how(name, k, ...)
   end
 end

@@ -16,8 +16,7 @@ async fn some(queue: &DelayQueue, count: usize) {
 }
 
 pub(crate) async fn one_call_commits_deliveries_and_takes_the_next(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     some(&queue, 5).await;
     let first = receiver.receive(2).await.unwrap();
     let steps = world.place.calls("evalsha");
@@ -56,8 +55,7 @@ pub(crate) async fn a_late_commit_is_lost_and_the_next_messages_are_taken(world:
 }
 
 pub(crate) async fn an_expired_delivery_is_committed_before_its_redelivery(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     some(&queue, 1).await;
     let late = receiver.receive_now(1).await.unwrap();
     world.at(70_000);
@@ -66,8 +64,7 @@ pub(crate) async fn an_expired_delivery_is_committed_before_its_redelivery(world
 }
 
 pub(crate) async fn an_expired_delivery_with_lost_state_is_lost_and_redelivered(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     some(&queue, 1).await;
     queue.rollback(&only(receiver.receive_now(1).await.unwrap()), RetryDelay::Immediate, "").await.unwrap();
     let second = receiver.receive_now(1).await.unwrap();
@@ -78,8 +75,7 @@ pub(crate) async fn an_expired_delivery_with_lost_state_is_lost_and_redelivered(
 }
 
 pub(crate) async fn a_committed_extended_delivery_leaves_nothing_on_the_server(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     some(&queue, 1).await;
     let taken = receiver.receive_now(1).await.unwrap();
     assert_eq!(queue.extend(&taken[0]).await.unwrap(), SettleResult::Done);
@@ -98,8 +94,7 @@ pub(crate) async fn a_duplicate_with_a_priority_is_due_now(world: &World) {
 }
 
 pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for round in ["the slot is asked", "it is known that nothing is due"] {
         some(&queue, 1).await;
         let taken = receiver.receive(1).await.unwrap();
@@ -126,8 +121,7 @@ pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
 }
 
 pub(crate) async fn a_delivery_named_twice_is_committed_once(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     some(&queue, 2).await;
     let taken = receiver.receive_now(2).await.unwrap();
     let twice = [taken[0].clone(), taken[0].clone()];
@@ -159,8 +153,7 @@ pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &
 }
 
 pub(crate) async fn many_messages_are_sent_taken_and_committed_in_order_with_few_calls(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let steps = world.place.calls("evalsha");
     some(&queue, 600).await;
     assert_eq!(world.place.calls("evalsha"), steps + 3, "256 by one step");
@@ -210,8 +203,7 @@ pub(crate) async fn each_of_many_sent_messages_has_its_own_result(world: &World)
 }
 
 pub(crate) async fn a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let mut take = Box::pin(receiver.receive(10));
     assert!(timeout(ms(150), &mut take).await.is_err());
     until("it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)).await;
@@ -223,8 +215,7 @@ pub(crate) async fn a_waiting_receiver_is_woken_once_by_the_earliest_of_many_mes
 }
 
 pub(crate) async fn retries_and_new_messages_are_taken_together(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::priority(99, "urgent")).await.unwrap());
     queue.rollback(&only(receiver.receive_now(1).await.unwrap()), RetryDelay::After(ms(5)), "again").await.unwrap();
     some(&queue, 3).await;

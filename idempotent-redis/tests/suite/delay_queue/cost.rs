@@ -8,6 +8,8 @@ use idempotent_redis::{DelayMessage, DelayQueue};
 use crate::delay_queue::world::MINUTE;
 
 const BODY: usize = 100;
+/// Maximum memory of a message without an id, in bytes.
+const MOST: u64 = (BODY as u64 + 200) * 13 / 10;
 
 /// Sends waiting messages with the given numbers.
 async fn fill(queue: &DelayQueue, from: u32, to: u32, named: bool) {
@@ -57,52 +59,48 @@ async fn send_and_take(server: &RedisServer, queue: &DelayQueue) -> (f64, f64) {
     (least_sent, least_took)
 }
 
+fn used_memory(server: &RedisServer) -> u64 {
+    server.info("used_memory").parse().unwrap()
+}
+
+/// Fills a queue in these steps. Checks the memory of a message, and that the server time to send and to take one does
+/// not grow.
+async fn costs_the_same(server: &RedisServer, steps: &[u32]) -> DelayQueue {
+    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
+    let (before, mut filled, mut first) = (used_memory(server), 0, None);
+    for many in steps.iter().copied() {
+        fill(&queue, filled, many, false).await;
+        filled = many;
+        let each = (used_memory(server) - before) / u64::from(many);
+        let (sent, took) = send_and_take(server, &queue).await;
+        println!(
+            "{many} wait: {sent:.1} µs of the server's to send, {took:.1} to take; {each} bytes a message with a body of \
+             {BODY}, {MOST} allowed"
+        );
+        assert!(each <= MOST, "{each} bytes are more than {MOST}");
+        // Ten times as many messages need three or four more comparisons. A linear cost would be ten times as high.
+        let (sent_first, took_first) = *first.get_or_insert((sent, took));
+        assert!(sent < 3.0 * sent_first && took < 3.0 * took_first, "the cost grows with the queue");
+    }
+    queue
+}
+
 #[tokio::test]
 async fn the_cost_of_a_message_does_not_depend_on_the_queue_length() {
     let server = RedisServer::start();
-    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
-    let memory = || server.info("used_memory").parse::<u64>().unwrap();
-    let before = memory();
-    fill(&queue, 0, 10_000, false).await;
-    let (sent, took) = send_and_take(&server, &queue).await;
-    fill(&queue, 10_000, 100_000, false).await;
-    let each = (memory() - before) / 100_000;
-    let (sent_later, took_later) = send_and_take(&server, &queue).await;
-    let before = memory();
+    let queue = costs_the_same(&server, &[10_000, 100_000]).await;
+    let before = used_memory(&server);
     // As many as fill a hash table of 2^14 to the same degree as 100,000 fill one of 2^17.
     fill(&queue.for_topic("named").unwrap(), 0, 12_500, true).await;
-    let named = (memory() - before) / 12_500;
-    println!("10,000 wait: {sent:.1} µs to send, {took:.1} µs to take; 100,000: {sent_later:.1} and {took_later:.1}");
-    println!("{each} bytes for each of 100,000 messages with a body of {BODY}, {named} with an id of 16 bytes");
-    // Ten times as many messages need three or four more comparisons. A linear cost would be ten times as high.
-    assert!(sent_later < 3.0 * sent && took_later < 3.0 * took, "the cost grows with the queue");
-    let most = (BODY as u64 + 200) * 13 / 10;
-    assert!(each <= most, "{each} bytes are more than {most}");
+    let named = (used_memory(&server) - before) / 12_500;
     // An id is stored twice, once as an index.
-    let most = most + 2 * 16 + 64;
-    assert!(named <= most, "{named} bytes are more than {most}");
+    let most = MOST + 2 * 16 + 64;
+    assert!(named <= most, "{named} bytes for a message with an id of 16 bytes are more than {most}");
 }
 
 /// Run by `cargo xtask soak delivery`.
 #[tokio::test]
 #[ignore = "takes minutes"]
 async fn the_cost_of_a_message_is_the_same_among_a_million() {
-    let server = RedisServer::start();
-    let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE * 60).connect().await.unwrap();
-    let memory = || server.info("used_memory").parse::<u64>().unwrap();
-    let (before, mut filled, mut first) = (memory(), 0, None);
-    for many in [10_000, 100_000, 1_000_000] {
-        fill(&queue, filled, many, false).await;
-        filled = many;
-        let each = (memory() - before) / u64::from(many);
-        let most = (BODY as u64 + 200) * 13 / 10;
-        let (sent, took) = send_and_take(&server, &queue).await;
-        println!(
-            "{many} wait: {sent:.1} µs of the server's to send, {took:.1} to take; {each} bytes a message with a body of \
-             {BODY}, {most} allowed"
-        );
-        assert!(each <= most, "{each} bytes are more than {most}");
-        let (sent_first, took_first) = *first.get_or_insert((sent, took));
-        assert!(sent < 3.0 * sent_first && took < 3.0 * took_first, "the cost grows with the queue");
-    }
+    costs_the_same(&RedisServer::start(), &[10_000, 100_000, 1_000_000]).await;
 }

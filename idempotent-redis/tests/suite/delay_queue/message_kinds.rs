@@ -8,8 +8,7 @@ use idempotent_redis::{DelayMessage, RetryDelay, SettleResult};
 use crate::delay_queue::world::{BEGIN, MINUTE, Place, TOPIC, World, bodies, due, ms, new, only, time};
 
 pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_first_time(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let first = new(queue.send(&DelayMessage::merged("17", ms(5_000), "first")).await.unwrap());
     assert_eq!(first.at, time(5_000));
     world.at(3_000);
@@ -25,8 +24,7 @@ pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_firs
 }
 
 pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let merged = |body: &str| DelayMessage::merged("17", ms(5_000), body);
     new(queue.send(&merged("same")).await.unwrap());
     world.at(5_000);
@@ -46,8 +44,7 @@ pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(
 }
 
 pub(crate) async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_sending(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for (priority, body) in [(17, "17"), (100, "100a"), (50, "50"), (100, "100b"), (u32::MAX, "max"), (100, "100c")] {
         new(queue.send(&DelayMessage::priority(priority, body)).await.unwrap());
     }
@@ -62,8 +59,7 @@ pub(crate) async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_
 }
 
 pub(crate) async fn the_same_body_sent_twice_is_two_messages(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for _ in 0..2 {
         new(queue.send(&DelayMessage::priority(20, "same")).await.unwrap());
         new(queue.send(&DelayMessage::at(time(1_000), "timed")).await.unwrap());
@@ -74,8 +70,7 @@ pub(crate) async fn the_same_body_sent_twice_is_two_messages(world: &World) {
 }
 
 pub(crate) async fn messages_of_equal_time_are_delivered_in_the_order_of_sending(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for number in 0..30 {
         new(queue.send(&DelayMessage::at(time(1_000), number.to_string())).await.unwrap());
     }
@@ -85,8 +80,7 @@ pub(crate) async fn messages_of_equal_time_are_delivered_in_the_order_of_sending
 }
 
 pub(crate) async fn retries_rank_after_all_new_messages(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for body in ["back at once", "back later"] {
         new(queue.send(&DelayMessage::priority(1_000, body)).await.unwrap());
     }
@@ -104,8 +98,7 @@ pub(crate) async fn retries_rank_after_all_new_messages(world: &World) {
 }
 
 pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     world.at(1_000);
     for late in [time(1_000), time(999), Timestamp(0)] {
         let refused = queue.send(&DelayMessage::at(late, "")).await.unwrap_err();
@@ -149,8 +142,7 @@ pub(crate) async fn invalid_messages_are_refused_with_the_rule_and_the_remedy(wo
 }
 
 pub(crate) async fn a_delay_starts_when_the_server_accepts_the_message(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     world.at(100);
     let later = new(queue.send(&DelayMessage::after(ms(50), "later")).await.unwrap());
     assert_eq!(later.at, time(150));

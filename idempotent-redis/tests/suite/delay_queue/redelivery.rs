@@ -11,8 +11,7 @@ async fn one(receiver: &mut DelayReceiver) -> DelayDelivery {
 }
 
 pub(crate) async fn a_taken_message_is_held_until_it_is_committed(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let message =
         DelayMessage::after(ms(0), vec![0, 255, b'\n']).business_key("order-17").header("a", "1").header("a", "");
     new(queue.send(&message).await.unwrap());
@@ -33,8 +32,7 @@ pub(crate) async fn a_taken_message_is_held_until_it_is_committed(world: &World)
 }
 
 pub(crate) async fn an_unsettled_message_is_redelivered_at_the_timeout_and_not_before(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(0), "timed")).await.unwrap());
     new(queue.send(&DelayMessage::priority(99, "ranked")).await.unwrap());
     // Late in a second: a timeout rounded to seconds would expire after 59.001 s.
@@ -75,8 +73,7 @@ pub(crate) async fn an_expired_delivery_cannot_affect_the_next_one(world: &World
 }
 
 pub(crate) async fn a_rolled_back_delivery_can_no_longer_be_settled(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     let taken = one(&mut receiver).await;
     queue.rollback(&taken, RetryDelay::After(ms(10)), "").await.unwrap();
@@ -156,8 +153,7 @@ pub(crate) async fn a_source_that_lost_a_message_cannot_dead_letter_it(world: &W
 }
 
 pub(crate) async fn an_expired_delivery_can_be_settled_until_it_is_redelivered(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     let taken = one(&mut receiver).await;
     world.at(70_000);
@@ -167,8 +163,7 @@ pub(crate) async fn an_expired_delivery_can_be_settled_until_it_is_redelivered(w
 }
 
 pub(crate) async fn an_extended_delivery_is_held_from_the_extension_on(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     let taken = one(&mut receiver).await;
     world.at(59_000);
@@ -182,8 +177,7 @@ pub(crate) async fn an_extended_delivery_is_held_from_the_extension_on(world: &W
 }
 
 pub(crate) async fn a_rollback_delays_the_message_by_its_backoff(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::priority(99, "ranked")).await.unwrap());
     new(queue.send(&DelayMessage::at(time(1), "timed")).await.unwrap());
     world.at(2);
@@ -205,8 +199,7 @@ pub(crate) async fn a_rollback_delays_the_message_by_its_backoff(world: &World) 
 }
 
 pub(crate) async fn an_immediate_retry_ranks_by_its_remaining_retries(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::at(time(1), "timed")).await.unwrap());
     new(queue.send(&DelayMessage::priority(99, "ranked")).await.unwrap());
     world.at(2);
@@ -222,8 +215,7 @@ pub(crate) async fn an_immediate_retry_ranks_by_its_remaining_retries(world: &Wo
 }
 
 pub(crate) async fn a_message_is_dead_after_16_retries_and_17_deliveries(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for (message, back) in [
         (DelayMessage::after(ms(0), "b").id("i").header("h", "v"), RetryDelay::Immediate),
         (DelayMessage::priority(20, "b").id("i").header("h", "v"), RetryDelay::After(ms(0))),
@@ -249,8 +241,7 @@ pub(crate) async fn a_message_is_dead_after_16_retries_and_17_deliveries(world: 
 }
 
 pub(crate) async fn expired_deliveries_are_counted_and_end_as_dead_letters(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::priority(20, "crashes").id("c")).await.unwrap());
     new(queue.send(&DelayMessage::after(ms(0), "crashes").id("d")).await.unwrap());
     for attempt in 0..17 {
@@ -268,8 +259,7 @@ pub(crate) async fn expired_deliveries_are_counted_and_end_as_dead_letters(world
 }
 
 pub(crate) async fn resending_a_message_does_not_reset_its_retries(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     let message = DelayMessage::due(time(0), "poison").id("p");
     new(queue.send(&message).await.unwrap());
     for attempt in 1..=17 {
@@ -304,8 +294,7 @@ pub(crate) async fn a_batch_is_committed_by_one_call_with_a_result_per_delivery(
 }
 
 pub(crate) async fn a_message_without_a_body_is_skipped(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for body in ["gone", "there"] {
         new(queue.send(&DelayMessage::after(ms(0), body)).await.unwrap());
     }
@@ -323,8 +312,7 @@ pub(crate) async fn a_message_without_a_body_is_skipped(world: &World) {
 }
 
 pub(crate) async fn an_undecodable_message_is_dead_lettered_with_its_bytes(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(0), "body").id("i")).await.unwrap());
     let member = world.look("ZRANGE", "due", &["0", "0"]).items()[0].text();
     world.look("HSET", "msg", &[&member, "0 2 ki\u{9}of another version"]);
@@ -335,8 +323,7 @@ pub(crate) async fn an_undecodable_message_is_dead_lettered_with_its_bytes(world
 }
 
 pub(crate) async fn damaged_data_of_a_message_holds_up_no_other_message(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     for body in ["words", "numbers", "no body", "whole"] {
         new(queue.send(&DelayMessage::after(ms(0), body)).await.unwrap());
     }

@@ -7,8 +7,8 @@ use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::{RedisSentinels, RedisServer};
 use idempotent_mq::{DeadLetter, DelayErrorKind, Received, Redrive, Settlement, Source};
 use idempotent_redis::{
-    DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, DelaySource, RetryDelay, RollbackResult,
-    SettleResult,
+    DelayDeadLetters, DelayDelivery, DelayMessage, DelayQueue, DelayQueueBuilder, DelayReceiver, DelaySource,
+    RetryDelay, RollbackResult, SettleResult,
 };
 
 use crate::delay_queue::world::{MINUTE, Place, World, bodies, due, letters, ms, new, time};
@@ -58,6 +58,17 @@ async fn a_user_with_the_documented_permissions_can_use_every_operation() {
     let refused = queue.send(&DelayMessage::priority(20, "secret")).await.unwrap_err();
     assert_eq!(refused.kind(), DelayErrorKind::Refused, "{refused}");
     assert!(!refused.to_string().contains("secret") && !refused.to_string().contains("hunter2"));
+}
+
+/// Takes a message, once a server answers.
+async fn taken_again(receiver: &mut DelayReceiver) -> Vec<DelayDelivery> {
+    let mut taken = Vec::new();
+    until("a message is taken", async || {
+        taken.extend(receiver.receive_now(1).await.unwrap_or_default());
+        !taken.is_empty()
+    })
+    .await;
+    taken
 }
 
 fn owned(names: &[&str]) -> Vec<String> {
@@ -141,12 +152,7 @@ async fn messages_sent_through_sentinels_survive_a_failover() {
     let old = group.kill_primary();
     group.wait_for_failover(old);
     let mut receiver = queue.receiver();
-    let mut taken = Vec::new();
-    until("it is taken from the new primary", async || {
-        taken.extend(receiver.receive_now(1).await.unwrap_or_default());
-        !taken.is_empty()
-    })
-    .await;
+    let taken = taken_again(&mut receiver).await;
     assert_eq!(bodies(&taken), ["kept"]);
     until("it is committed", async || queue.commit(&taken[0]).await.is_ok_and(|closing| closing == SettleResult::Done))
         .await;
@@ -181,13 +187,7 @@ async fn a_waiting_receiver_survives_a_server_restart() {
     let down = receiver.receive(1).await.unwrap_err();
     assert!(matches!(down.kind(), DelayErrorKind::NotApplied | DelayErrorKind::Ambiguous), "{down}");
     server.restart();
-    let mut taken = Vec::new();
-    until("it is there still", async || {
-        taken.extend(receiver.receive_now(1).await.unwrap_or_default());
-        !taken.is_empty()
-    })
-    .await;
-    assert_eq!(bodies(&taken), ["m"]);
+    assert_eq!(bodies(&taken_again(&mut receiver).await), ["m"]);
 }
 
 #[tokio::test]

@@ -14,8 +14,7 @@ async fn asleep(world: &World) {
 }
 
 pub(crate) async fn a_waiting_receiver_is_woken_by_an_earlier_message_and_sends_no_commands(world: &World) {
-    let queue = world.queue().await;
-    let mut receiver = queue.receiver();
+    let (queue, mut receiver) = world.receiving().await;
     new(queue.send(&DelayMessage::after(ms(3_600_000), "far")).await.unwrap());
     let mut take = Box::pin(receiver.receive(10));
     assert!(timeout(ms(150), &mut take).await.is_err(), "nothing is due");

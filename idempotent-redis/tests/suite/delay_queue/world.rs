@@ -86,6 +86,12 @@ impl World {
         self.queue_with(|builder| builder.visibility(MINUTE)).await
     }
 
+    pub(crate) async fn receiving(&self) -> (DelayQueue, DelayReceiver) {
+        let queue = self.queue().await;
+        let receiver = queue.receiver();
+        (queue, receiver)
+    }
+
     pub(crate) async fn queue_with(&self, set: impl FnOnce(DelayQueueBuilder) -> DelayQueueBuilder) -> DelayQueue {
         let edit = self.edit.clone();
         let builder = DelayQueue::builder(self.place.url(), TOPIC).edit_scripts(move |text| stopped(&edit(text)));
@@ -130,7 +136,6 @@ pub(crate) fn bodies(taken: &[DelayDelivery]) -> Vec<String> {
     taken.iter().map(|taken| String::from_utf8(taken.body.clone()).unwrap()).collect()
 }
 
-/// Returns the only item.
 #[track_caller]
 pub(crate) fn only<T>(mut all: Vec<T>) -> T {
     assert_eq!(all.len(), 1, "one is due");

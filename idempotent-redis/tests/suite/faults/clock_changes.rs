@@ -2,13 +2,13 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, Completion, FencingToken, InFlight, OnLeaseLost, Outcome, OwnerToken, Policy, Record,
-    Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,
+    Admin, Claim, ClaimHandle, FencingToken, InFlight, OnLeaseLost, Outcome, OwnerToken, Policy, Record, ReleaseKind,
+    Settled, State, StateKind, Store, Timestamp, protocol,
 };
 use idempotent_harness::servers::RedisServer;
 
 use crate::support::runs::{End, Job, Worker, assert_in_flight, record, secs, ttl};
-use crate::support::{HOUR, ask, ask_number, consume, done, hold, key, open_without_cache, put_down};
+use crate::support::{HOUR, ask, ask_number, consume, hold, key, open_without_cache, put_down};
 
 const KEYS: u32 = 20;
 
@@ -95,36 +95,6 @@ async fn a_clock_set_back_by_an_hour_only_prolongs_leases() {
         assert_eq!(record(&store, part).await.unwrap().state.kind(), StateKind::Consumed, "{part}");
     }
     assert_eq!(record(&store, "consumed").await.unwrap().fencing, before);
-}
-
-/// The same holds if the record would be deleted while the clock is earlier than its number.
-#[tokio::test]
-async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
-    let server = RedisServer::builder().faketime().start();
-    let store = open_without_cache(&server).await;
-    let (mut last, mut owner) = (FencingToken(0), 0);
-    let mut next = async |what: &str| {
-        owner += 1;
-        let held = hold(&store, "k", owner).await;
-        assert!(held.fencing.unwrap() > last, "{what}");
-        last = held.fencing.unwrap();
-        held
-    };
-    for shift in [60.0, -3_600.0, 5.0, -7_200.0] {
-        let held = next("before").await;
-        server.shift_clock(shift);
-        assert_eq!(store.forget(&key("k"), held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
-        for verdict in [ReleaseKind::Delete, ReleaseKind::Refund, ReleaseKind::Vacate, ReleaseKind::Delete] {
-            let held = next(&format!("{shift} s, before {verdict:?}")).await;
-            let released = Release { retention: 4 * HOUR, ..put_down(verdict) };
-            assert_eq!(store.release(&held, &released).await.unwrap(), Settled::Done);
-        }
-    }
-    // A short retention does not end before the clock has passed the number.
-    let held = hold(&store, "k", 99).await;
-    let short = Completion { retain: secs(1), ..done(None) };
-    assert_eq!(store.complete(&held, &short).await.unwrap(), Settled::Done);
-    assert!(ttl(&server, "k") > 7_000_000, "{}", ttl(&server, "k"));
 }
 
 /// The limit: a key without a record gets its number from the clock, which may repeat numbers after it was set back. A

@@ -40,12 +40,7 @@ pub(crate) async fn values_in_the_place_of_an_order_table_are_reported_and_left_
     assert_eq!(kinds(&w.store, 1, Some(b"seen")).await, foreign);
 
     assert!(w.store.compare_and_swap(&key(2), None, b"one", HOUR).await.unwrap());
-    w.server.command(&["ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all"]);
-    let edit = w.edit.clone();
-    let url = format!("redis://reader:secret@{}", w.server.address());
-    let reader = RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text)).connect().await.unwrap();
-    w.server.command(&["ACL", "SETUSER", "reader", "-set"]);
+    let reader = w.reader(&["-set"]).await;
     assert_eq!(kinds(&reader, 2, Some(b"one")).await, (Some(StoreErrorKind::Denied), None));
-    w.server.command(&["ACL", "DELUSER", "reader"]);
     assert_eq!(w.store.load(&key(2)).await.unwrap().table.as_deref(), Some(&b"one"[..]));
 }

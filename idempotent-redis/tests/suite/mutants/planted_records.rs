@@ -2,17 +2,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use idempotent_core::{
     Admin, Claim, ClaimHandle, ClaimRequest, FencingToken, Fingerprint, Key, OnExpiry, OwnerToken, Purge, Release,
     ReleaseKind, Settled, StateKind, Store, StoreErrorKind,
 };
 use idempotent_harness::servers::{RedisServer, Value};
-use idempotent_redis::RedisStore;
+use idempotent_redis::{RedisStore, RedisStoreBuilder};
 
 use crate::support::ask_for;
 pub(crate) use crate::support::{HOUR, done};
 
-const FENCING: &[u8; 16] = b"0000000000000007";
+const FENCING: [u8; 16] = *b"0000000000000007";
 pub(crate) const ATTEMPT: &[u8; 10] = b"0000000001";
 pub(crate) const VERDICTS: [ReleaseKind; 5] =
     [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::MarkFailed, ReleaseKind::MarkDead];
@@ -33,7 +34,7 @@ pub(crate) struct Shape {
     pub(crate) kept: u64,
     /// Number of the owner whose lease expired before.
     pub(crate) over: u64,
-    pub(crate) fencing: &'static [u8; 16],
+    pub(crate) fencing: [u8; 16],
     pub(crate) attempt: &'static [u8; 10],
 }
 
@@ -42,13 +43,17 @@ pub(crate) const HELD: Shape =
 
 impl Shape {
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
+        self.bytes_at(now())
+    }
+
+    /// Encodes a record whose times count from `now`, in µs.
+    pub(crate) fn bytes_at(self, now: u64) -> Vec<u8> {
         let mut out = vec![0x81, self.state];
         out.extend(self.fencing);
         out.extend(&self.attempt[7..]);
         out.extend(self.owner.to_be_bytes());
         out.push(0);
-        out.extend(self.tail(now));
+        out.extend(self.tail(i64::try_from(now).unwrap()));
         out
     }
 
@@ -69,7 +74,30 @@ impl Shape {
     }
 }
 
+/// Returns the local time in µs.
+pub(crate) fn now() -> u64 {
+    u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap()
+}
+
+pub(crate) fn digits(fencing: u64) -> [u8; 16] {
+    format!("{fencing:016}").into_bytes().try_into().unwrap()
+}
+
 impl World {
+    /// Connects as a user that loses the permissions for these commands once connected.
+    pub(crate) async fn reader(&self, denied: &[&str]) -> RedisStore {
+        self.server.command(&["ACL", "SETUSER", "reader", "reset", "on", ">secret", "~*", "&*", "+@all"]);
+        let reader = self.open(format!("redis://reader:secret@{}", self.server.address())).connect().await.unwrap();
+        self.server.command(&[&["ACL", "SETUSER", "reader"], denied].concat());
+        reader
+    }
+
+    /// Returns a builder with the edited scripts.
+    pub(crate) fn open(&self, url: String) -> RedisStoreBuilder {
+        let edit = self.edit.clone();
+        RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text))
+    }
+
     pub(crate) fn plant(&self, key: &Key, value: &[u8]) {
         self.server.command(&[b"SET", key.as_str().as_bytes(), value]);
     }
@@ -95,11 +123,28 @@ pub(crate) fn down(verdict: ReleaseKind) -> Release {
     Release { kind: verdict, delay: Duration::ZERO, retention: HOUR, error: Arc::from("") }
 }
 
+/// Plants 40 held records. Every second one has another number than the handles of [`call_together`].
+pub(crate) fn plant_forty(w: &World) {
+    for name in 0..40 {
+        let shape = if name % 2 == 0 { HELD } else { Shape { fencing: digits(8), ..HELD } };
+        w.plant(&key(name), &shape.bytes());
+    }
+}
+
+/// Makes a call for each planted record at once, in batches. Checks that exactly the calls by the right number are done.
+pub(crate) async fn call_together(is_done: impl AsyncFn(&ClaimHandle, &str) -> bool) {
+    let calls = (0..40).map(async |name| {
+        let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
+        assert_eq!(is_done(&held, &name.to_string()).await, name % 2 == 0, "{name}");
+    });
+    join_all(calls).await;
+}
+
 /// Each step must reject these as corrupt and leave them unchanged: live or expired, held or not.
 pub(crate) async fn invalid_numbers_are_rejected_at_any_time(w: &World) {
     let wrong = [
-        Shape { fencing: b"9999999999999999", ..HELD },
-        Shape { fencing: b"number sixteen!!", ..HELD },
+        Shape { fencing: *b"9999999999999999", ..HELD },
+        Shape { fencing: *b"number sixteen!!", ..HELD },
         Shape { attempt: b"number ten", ..HELD },
         Shape { attempt: b"number 001", ..HELD },
     ];
@@ -190,7 +235,7 @@ pub(crate) async fn an_expired_record_that_still_exists_counts_as_absent(w: &Wor
 
 /// A number ahead of the clock must not be granted again, so its record is not removed.
 pub(crate) async fn a_purge_keeps_a_record_with_a_number_in_the_future(w: &World) {
-    let ahead = Shape { until: -10_000_000, kept: 0, fencing: b"8000000000000000", ..HELD };
+    let ahead = Shape { until: -10_000_000, kept: 0, fencing: *b"8000000000000000", ..HELD };
     w.plant(&key(1), &ahead.bytes());
     assert_eq!(w.store.purge(100).await.unwrap(), 0);
     assert_ne!(w.look(&key(1)), Value::Nil);
@@ -256,8 +301,7 @@ pub(crate) async fn a_delay_of_months_ends(w: &World) {
     let mut shape = Shape { state: b'V', owner: 0, until: -1_000_000, kept: 3_600_000_000, ..HELD }.bytes();
     // Written two months ago.
     let written = 38 + 7;
-    let now = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
-    let then = now - u64::try_from(2 * month).unwrap();
+    let then = now() - u64::try_from(2 * month).unwrap();
     shape[written..written + 7].copy_from_slice(&then.to_be_bytes()[1..]);
     w.plant(&key(1), &shape);
     assert!(matches!(w.store.claim(&ask(&key(1), 1)).await, Ok(Claim::Acquired(_))));

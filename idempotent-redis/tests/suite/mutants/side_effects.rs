@@ -1,12 +1,17 @@
 //! Values left on the server, and notifications sent to others. A correct reply alone is not enough.
 use std::time::Duration;
 
-use idempotent_core::{Admin, Settled};
-use idempotent_core::{Claim, ClaimHandle, FencingToken, Purge, ReleaseKind, Store, StoreErrorKind, Watch};
+use idempotent_core::{
+    Admin, Claim, ClaimHandle, FencingToken, Purge, ReleaseKind, Settled, Store, StoreErrorKind, Watch,
+};
 use idempotent_harness::servers::Value;
-use idempotent_redis::RedisStore;
+use idempotent_redis::{CacheOptions, RedisStore};
 
-use super::planted_records::{ATTEMPT, HELD, HOUR, Shape, VERDICTS, World, ask, done, down, held, key};
+use crate::support::{calls, until_within};
+
+use super::planted_records::{
+    ATTEMPT, HELD, HOUR, Shape, VERDICTS, World, ask, call_together, done, down, held, key, plant_forty,
+};
 
 /// A value of another type, and a denied write: neither is taken for a reply.
 pub(crate) async fn refused_writes_are_reported_and_not_applied(w: &World) {
@@ -16,13 +21,7 @@ pub(crate) async fn refused_writes_are_reported_and_not_applied(w: &World) {
     assert_eq!(w.server.command(&["LLEN", list.as_str()]), Value::Integer(1));
 
     // The user has all permissions until connected, and then may only run scripts and read.
-    let (user, secret) = ("reader", "secret");
-    w.server.command(&["ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all"]);
-    let url = format!("redis://{user}:{secret}@{}", w.server.address());
-    let edit = w.edit.clone();
-    let builder = RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text));
-    let reader = builder.connect().await.unwrap();
-    w.server.command(&["ACL", "SETUSER", user, "-set", "-del"]);
+    let reader = w.reader(&["-set", "-del"]).await;
     let locked = key(2);
     w.plant(&locked, &HELD.bytes());
     let before = w.look(&locked);
@@ -34,7 +33,6 @@ pub(crate) async fn refused_writes_are_reported_and_not_applied(w: &World) {
     w.plant(&over, &HELD.over().bytes());
     let claimed = reader.claim(&ask(&over, 2)).await;
     assert_eq!(claimed.err().map(|error| error.kind()), Some(StoreErrorKind::Denied));
-    w.server.command(&["ACL", "DELUSER", user]);
 }
 
 async fn all_fail(store: &RedisStore, key: &idempotent_core::Key, kind: StoreErrorKind) {
@@ -95,7 +93,7 @@ pub(crate) async fn long_retentions_are_spread_and_short_ones_are_not(w: &World)
 /// No notification is sent without a waiter.
 pub(crate) async fn notifications_are_sent_only_for_watched_keys(w: &World) {
     for (round, waited) in [(0, true), (10, false)] {
-        let before = published(w);
+        let before = calls(&w.server, "publish");
         for name in round..round + 3 {
             let Ok(Claim::Acquired(_)) = w.store.claim(&ask(&key(name), 1)).await else { panic!("not granted") };
             if waited {
@@ -111,7 +109,7 @@ pub(crate) async fn notifications_are_sent_only_for_watched_keys(w: &World) {
         let forgotten = w.store.forget(&key(round + 2), record.fencing, true, HOUR).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
         // A forgotten key is announced to caches, with or without waiters.
-        assert_eq!(published(w) - before, if waited { 4 } else { 1 });
+        assert_eq!(calls(&w.server, "publish") - before, if waited { 4 } else { 1 });
     }
 }
 
@@ -121,43 +119,18 @@ async fn flagged(w: &World, name: u128) {
         let flags = w.server.command(&["GETRANGE", key(name).as_str(), "37", "37"]);
         matches!(flags, Value::Bytes(bytes) if bytes.first().is_some_and(|flags| *flags >= 4))
     };
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while !is_flagged() {
-        assert!(std::time::Instant::now() < until, "nobody waits for it on the server");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_within(Duration::from_secs(20), "a waiter on the server", async || is_flagged()).await;
 }
 
-fn published(w: &World) -> i64 {
-    let stats = w.server.info("cmdstat_publish");
-    let calls = stats.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().unwrap())
-}
-
-/// Each call of a batch gets its own reply.
 pub(crate) async fn each_batched_call_has_its_own_reply(w: &World) {
-    for verb in ["release", "forget"] {
-        for name in 0..40 {
-            let fencing = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
-            w.plant(&key(name), &fencing.bytes());
-        }
-        let mut calls = tokio::task::JoinSet::new();
-        for name in 0..40 {
-            let store = w.store.clone();
-            calls.spawn(async move {
-                let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
-                let settled = match verb {
-                    "release" => store.release(&held, &down(ReleaseKind::Vacate)).await,
-                    _ => store.forget(&held.key, FencingToken(7), true, HOUR).await,
-                };
-                (name, settled.unwrap())
-            });
-        }
-        while let Some(called) = calls.join_next().await {
-            let (name, settled) = called.unwrap();
-            assert_eq!(settled == Settled::Done, name % 2 == 0, "{verb} of {name}: {settled:?}");
-        }
-    }
+    plant_forty(w);
+    call_together(async |held, _| w.store.release(held, &down(ReleaseKind::Vacate)).await.unwrap() == Settled::Done)
+        .await;
+    plant_forty(w);
+    call_together(async |held, _| {
+        w.store.forget(&held.key, FencingToken(7), true, HOUR).await.unwrap() == Settled::Done
+    })
+    .await;
 }
 
 /// A value with only the beginning or the length of a record is foreign or damaged.
@@ -187,7 +160,7 @@ pub(crate) async fn a_refunded_takeover_stays_recorded_without_attempts(w: &Worl
 
 /// A number ahead of the clock is not granted again: its record stays until the clock has passed it.
 pub(crate) async fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it(w: &World) {
-    let ahead = Shape { fencing: b"4000000000000000", ..HELD };
+    let ahead = Shape { fencing: *b"4000000000000000", ..HELD };
     let years = i64::try_from(24 * 365 * HOUR.as_millis()).unwrap();
     for name in 1..5 {
         w.plant(&key(name), &ahead.bytes());
@@ -204,9 +177,7 @@ pub(crate) async fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_pass
 
 /// A cached key costs no call, and damage is not cached.
 pub(crate) async fn a_caching_store_asks_once(w: &World) {
-    let edit = w.edit.clone();
-    let builder = RedisStore::builder(w.server.url()).edit_scripts(move |text| edit(text));
-    let keeps = builder.connect().await.unwrap();
+    let keeps = w.open(w.server.url()).cache(CacheOptions::default()).connect().await.unwrap();
     let cut_off = &HELD.bytes()[..40];
     w.plant(&key(1), cut_off);
     let claimed = keeps.claim(&ask(&key(1), 1)).await;
@@ -216,7 +187,7 @@ pub(crate) async fn a_caching_store_asks_once(w: &World) {
     assert!(matches!(w.store.claim(&ask(&key(2), 1)).await, Ok(Claim::Acquired(_))));
     assert_eq!(w.store.complete(&held(&key(2), 1), &done(None)).await.unwrap(), Settled::Done);
     assert!(matches!(keeps.claim(&ask(&key(2), 2)).await, Ok(Claim::Consumed(_))));
-    let before = w.server.info("cmdstat_evalsha").split(',').next().map(str::to_owned);
+    let before = calls(&w.server, "evalsha");
     assert!(matches!(keeps.claim(&ask(&key(2), 3)).await, Ok(Claim::Consumed(_))));
-    assert_eq!(w.server.info("cmdstat_evalsha").split(',').next().map(str::to_owned), before);
+    assert_eq!(calls(&w.server, "evalsha"), before);
 }

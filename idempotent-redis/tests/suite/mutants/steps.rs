@@ -7,7 +7,7 @@ use idempotent_core::{
 use idempotent_harness::servers::Value;
 use idempotent_redis::RedisStore;
 
-use super::planted_records::{HELD, HOUR, Shape, World, held, key};
+use super::planted_records::{HELD, HOUR, Shape, World, call_together, held, key, plant_forty};
 
 fn done(name: &str) -> StepRecord {
     StepRecord { name: name.into(), place: 0, state: StepState::Done, value: Some(Arc::from(&b"v"[..])) }
@@ -38,7 +38,7 @@ pub(crate) async fn steps_belong_to_a_held_record(w: &World) {
     let shapes = [
         ("failed, with an owner", Shape { state: b'F', ..HELD }.bytes()),
         ("another's", Shape { owner: 2, ..HELD }.bytes()),
-        ("another grant's", Shape { fencing: b"0000000000000008", ..HELD }.bytes()),
+        ("another grant's", Shape { fencing: *b"0000000000000008", ..HELD }.bytes()),
         ("past its memory", Shape { until: -10 * second, kept: 1_000_000, ..HELD }.bytes()),
         ("held for longer than can be", Shape { until: 2 * month, ..HELD }.bytes()),
         ("a byte short", short),
@@ -75,13 +75,8 @@ pub(crate) async fn values_in_the_place_of_steps_are_reported_and_left_unchanged
 
     w.plant(&key(4), &HELD.bytes());
     assert_eq!(w.store.note(&held(&key(4), 1), &done("a"), HOUR).await.unwrap(), Settled::Done);
-    w.server.command(&["ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all"]);
-    let edit = w.edit.clone();
-    let url = format!("redis://reader:secret@{}", w.server.address());
-    let reader = RedisStore::builder(url).cache(None).edit_scripts(move |text| edit(text)).connect().await.unwrap();
-    w.server.command(&["ACL", "SETUSER", "reader", "-set"]);
+    let reader = w.reader(&["-set"]).await;
     assert_eq!(kinds(&reader, 4).await, (Some(StoreErrorKind::Denied), Some(StoreErrorKind::Denied)));
-    w.server.command(&["ACL", "DELUSER", "reader"]);
 }
 
 /// Steps recorded under another record of the key belong to an earlier run.
@@ -97,27 +92,8 @@ pub(crate) async fn steps_of_an_earlier_record_are_ignored_and_removed_by_the_fi
 }
 
 pub(crate) async fn each_batched_step_call_has_its_own_reply(w: &World) {
-    for name in 0..40 {
-        let shape = if name % 2 == 0 { HELD } else { Shape { fencing: b"0000000000000008", ..HELD } };
-        w.plant(&key(name), &shape.bytes());
-    }
-    for reads in [false, true] {
-        let mut calls = tokio::task::JoinSet::new();
-        for name in 0..40 {
-            let store = w.store.clone();
-            calls.spawn(async move {
-                let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
-                let step = done(&name.to_string());
-                let own = match reads {
-                    true => store.steps(&held, HOUR).await.unwrap() == StoredSteps::Steps(vec![step]),
-                    false => store.note(&held, &step, HOUR).await.unwrap() == Settled::Done,
-                };
-                (name, own)
-            });
-        }
-        while let Some(called) = calls.join_next().await {
-            let (name, own) = called.unwrap();
-            assert_eq!(own, name % 2 == 0, "of {name}, reads: {reads}");
-        }
-    }
+    plant_forty(w);
+    call_together(async |held, name| w.store.note(held, &done(name), HOUR).await.unwrap() == Settled::Done).await;
+    call_together(async |held, name| w.store.steps(held, HOUR).await.unwrap() == StoredSteps::Steps(vec![done(name)]))
+        .await;
 }

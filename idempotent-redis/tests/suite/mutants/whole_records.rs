@@ -6,27 +6,16 @@ use idempotent_core::{
 };
 use idempotent_harness::servers::Value;
 
-use super::planted_records::{HOUR, World, ask, done, held, key};
+use super::planted_records::{HELD, HOUR, Shape, World, ask, digits, done, held, key, now};
+use crate::support::calls;
 
 /// Plants the record of a grant with this fencing number, and returns its handle.
 fn plant(w: &World, name: u128, fencing: u64) -> ClaimHandle {
-    let key = key(name);
-    let (lease, retention) = (Duration::from_secs(30), HOUR);
-    let mut record = vec![0x81, b'P'];
-    record.extend(format!("{fencing:016}001").as_bytes());
-    record.extend(1_u128.to_be_bytes());
-    record.push(0);
-    for time in [fencing, fencing, fencing + 30_000_000, 3_600_000_000, 0] {
-        record.extend(&time.to_be_bytes()[1..]);
-    }
-    record.extend(b"0000000");
-    w.plant(&key, &record);
+    let (key, lease, retention) = (key(name), Duration::from_secs(30), HOUR);
+    let shape = Shape { kept: 3_600_000_000, fencing: digits(fencing), ..HELD };
+    w.plant(&key, &shape.bytes_at(fencing));
     let terms = Some(GrantTerms { lease, retention, fingerprint: None, display: None });
     ClaimHandle { key, owner: OwnerToken(1), fencing: Some(FencingToken(fencing)), terms }
-}
-
-fn now() -> u64 {
-    u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap()
 }
 
 fn ttl(w: &World, held: &ClaimHandle) -> i64 {
@@ -38,15 +27,10 @@ pub(crate) async fn a_record_as_granted_is_completed_by_one_call(w: &World) {
     let request = ask(&key(1), 1);
     let Ok(Claim::Acquired(grant)) = w.store.claim(&request).await else { panic!("not granted") };
     let held = ClaimHandle::granted(&request, &grant);
-    let before = scripts(w);
+    let before = calls(&w.server, "evalsha");
     assert_eq!(w.store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
-    assert_eq!(scripts(w), before + 1);
+    assert_eq!(calls(&w.server, "evalsha"), before + 1);
     assert_eq!(w.look(&held.key), Value::Bytes(format!("{:016}001", grant.fencing.0).into_bytes()));
-}
-
-fn scripts(w: &World) -> i64 {
-    let stats = w.server.info("cmdstat_evalsha");
-    stats.strip_prefix("calls=").and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
 }
 
 pub(crate) async fn a_completion_by_the_whole_record_is_retained_as_asked(w: &World) {

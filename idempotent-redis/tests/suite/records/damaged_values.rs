@@ -1,29 +1,17 @@
 //! Values that are no records, or records of another version. Every step rejects them with a reason and a remedy, and
 //! leaves them unchanged.
 use idempotent_core::{
-    Batch, ClaimHandle, FencingToken, KeyFilter, Outcome, OwnerToken, PageLimits, Policy, Rejection, ReleaseKind,
-    Store, StoreError, StoreErrorKind,
+    Batch, ClaimHandle, FencingToken, KeyFilter, Outcome, OwnerToken, PageLimits, Policy, Rejection, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
 
+use crate::mutants::planted_records::{HELD, Shape, VERDICTS, digits};
 use crate::support::runs::{AppError, Job, Worker, raw, secs, time_of};
-use crate::support::{HOUR, ask, done, key, open_without_cache, put_down};
+use crate::support::{HOUR, ask, done, key, open_without_cache, put_down, start_without_cache};
 
 use StoreErrorKind::{Corrupt, Foreign, UnknownVersion};
-
-/// Returns a record that owner 1 holds for half a minute from now on.
-fn held(now: u64) -> Vec<u8> {
-    let mut out = format!("__{now:016}001").into_bytes();
-    out[..2].copy_from_slice(b"\x81P");
-    out.extend(1_u128.to_be_bytes());
-    out.push(0);
-    for time in [now, now, now + 30_000_000, 3_600_000_000, 0] {
-        out.extend(&time.to_be_bytes()[1..]);
-    }
-    out.extend(b"0000000");
-    out
-}
 
 /// A record with one defect: name, value, error kind, and the field or remedy that the error must name.
 type Case = (&'static str, Vec<u8>, StoreErrorKind, &'static str);
@@ -35,7 +23,7 @@ fn changed(record: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
 }
 
 fn cases(now: u64) -> Vec<Case> {
-    let whole = held(now);
+    let whole = Shape { kept: 3_600_000_000, fencing: digits(now), ..HELD }.bytes_at(now);
     let end = whole.len();
     let cut = |length: usize| whole[..length].to_vec();
     let without_owner = [&whole[..21], &whole[37..]].concat();
@@ -103,13 +91,7 @@ async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str,
         let held = ClaimHandle { key: key(part), owner: OwnerToken(1), fencing, terms: None };
         said.push(refused(part, "renew", store.renew(&held, secs(60)).await));
         said.push(refused(part, "complete", store.complete(&held, &done(None)).await));
-        for verdict in [
-            ReleaseKind::Delete,
-            ReleaseKind::Vacate,
-            ReleaseKind::Refund,
-            ReleaseKind::MarkFailed,
-            ReleaseKind::MarkDead,
-        ] {
+        for verdict in VERDICTS {
             said.push(refused(part, "release", store.release(&held, &put_down(verdict)).await));
         }
     }
@@ -127,8 +109,7 @@ fn refused<T: std::fmt::Debug>(
 
 #[tokio::test]
 async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     let now = time_of(&server);
     for (name, value, kind, text) in cases(now) {
         server.command(&[b"SET", key(name).as_str().as_bytes(), &value, b"PX", b"3600000"]);
@@ -154,8 +135,7 @@ async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
 /// The value is not a string.
 #[tokio::test]
 async fn a_value_of_another_type_is_foreign_and_left_unchanged() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     let name = key("k");
     server.command(&["HSET", name.as_str(), "field", "theirs"]);
     for (step, error) in said(&store, "k", 1).await {

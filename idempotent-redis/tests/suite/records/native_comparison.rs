@@ -4,7 +4,7 @@ use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 
 use crate::support::runs::{record, secs, ttl};
-use crate::support::{calls, done, hold, open_without_cache, put_down};
+use crate::support::{calls, done, hold, open_without_cache, put_down, start_without_cache};
 
 /// Returns whether the server has the option: Redis 8.4 and later, Valkey 8.1 and later.
 fn has_comparison(server: &RedisServer) -> bool {
@@ -18,8 +18,7 @@ fn has_comparison(server: &RedisServer) -> bool {
 
 #[tokio::test]
 async fn a_completion_is_a_command_where_the_server_compares_and_a_script_elsewhere() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     for (part, is_batch) in [("single", false), ("batch", true)] {
         let held = hold(&store, part, 1).await;
         let before = (calls(&server, "evalsha"), calls(&server, "time"));
@@ -72,19 +71,6 @@ async fn a_server_that_refuses_the_option_is_asked_by_script_from_then_on() {
     assert_eq!(refused() - before, u64::from(!has_comparison(&server)));
 }
 
-/// The other owner's record stays as it is.
-#[tokio::test]
-async fn a_record_of_another_owner_is_not_replaced() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
-    let held = hold(&store, "k", 1).await;
-    let forgotten = store.capabilities().admin.unwrap().forget(&held.key, held.fencing.unwrap(), true, secs(60)).await;
-    assert_eq!(forgotten.unwrap(), Settled::Done);
-    let next = hold(&store, "k", 2).await;
-    assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Lost { now: StateKind::Consuming });
-    assert_eq!(store.complete(&next, &done(None)).await.unwrap(), Settled::Done);
-}
-
 /// Versions that complete only by scripts complete what this version has claimed, and the other way round. Their handles have no
 /// terms, and the scripts of Redis 6.2 are those of the first version.
 #[tokio::test]
@@ -98,11 +84,14 @@ async fn records_of_every_form_are_read_and_ended_by_every_other() {
     }
     for (by, claiming) in stores.iter().enumerate() {
         for (other, ending) in stores.iter().enumerate() {
-            for with_terms in [true, false] {
-                let part = format!("{by}-{other}-{with_terms}");
+            // A record that was not renewed is completed by the whole record of its grant.
+            for (with_terms, renewed) in [(true, true), (true, false), (false, true)] {
+                let part = format!("{by}-{other}-{with_terms}-{renewed}");
                 let held = hold(claiming, &part, 1).await;
                 let held = if with_terms { held } else { ClaimHandle { terms: None, ..held } };
-                assert_eq!(ending.renew(&held, secs(60)).await.unwrap(), Settled::Done, "{part}");
+                if renewed {
+                    assert_eq!(ending.renew(&held, secs(60)).await.unwrap(), Settled::Done, "{part}");
+                }
                 assert_eq!(ending.complete(&held, &done(Some(b"1"))).await.unwrap(), Settled::Done, "{part}");
                 for reading in &stores {
                     assert_eq!(record(reading, &part).await.unwrap().state.kind(), StateKind::Consumed, "{part}");
@@ -111,25 +100,6 @@ async fn records_of_every_form_are_read_and_ended_by_every_other() {
                 let delete = put_down(ReleaseKind::Delete);
                 assert_eq!(ending.release(&released, &delete).await.unwrap(), Settled::Done, "{part}");
             }
-        }
-    }
-}
-
-/// A first grant is completed by its whole record, also one of another form.
-#[tokio::test]
-async fn a_grant_of_every_form_is_completed_by_every_other_without_a_renewal() {
-    let server = RedisServer::start();
-    let builder = || RedisStore::builder(server.url()).cache(None);
-    let mut stores = Vec::new();
-    for form in [builder(), builder().native_comparison(false), builder().plain_scripts()] {
-        stores.push(form.connect().await.unwrap());
-    }
-    for (by, claiming) in stores.iter().enumerate() {
-        for (other, ending) in stores.iter().enumerate() {
-            let part = format!("{by}-{other}");
-            let held = hold(claiming, &part, 1).await;
-            assert_eq!(ending.complete(&held, &done(None)).await.unwrap(), Settled::Done, "{part}");
-            assert_eq!(record(claiming, &part).await.unwrap().state.kind(), StateKind::Consumed, "{part}");
         }
     }
 }

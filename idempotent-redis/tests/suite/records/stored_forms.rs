@@ -9,7 +9,7 @@ use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 
 use crate::support::runs::{raw, record, secs};
-use crate::support::{HOUR, ask, calls, done, granted, hold, key, open_without_cache, put_down};
+use crate::support::{HOUR, ask, calls, done, granted, hold, key, put_down, start_without_cache};
 
 const OWNER: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
 
@@ -207,8 +207,7 @@ async fn a_record_that_is_not_as_granted_is_completed_by_a_second_call() {
 /// More than the short form holds, and more than two bytes hold.
 #[tokio::test]
 async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let (server, store) = start_without_cache().await;
     for (attempts, length) in [(998, 19), (999, 11), (65_534, 11), (65_535, 13), (4_294_967_294, 13)] {
         let part = format!("after {attempts}");
         let held = hold(&store, &part, 1).await;
@@ -228,25 +227,4 @@ async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
         assert_eq!((u64::from(found.attempt), found.state.kind()), (attempts + 1, StateKind::Consumed));
         assert_eq!(raw(&server, &part).len(), length, "{attempts}");
     }
-}
-
-/// The takeover and the following attempt are recorded.
-#[tokio::test]
-async fn a_takeover_is_remembered_until_its_run_ends() {
-    let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
-    let short = ClaimRequest { lease: std::time::Duration::from_millis(1), ..ask("k", 1) };
-    let first = granted(store.claim(&short).await.unwrap());
-    let over = loop {
-        if let idempotent_core::Claim::Acquired(grant) = store.claim(&ask("k", 2)).await.unwrap() {
-            break grant;
-        }
-    };
-    assert_eq!((over.taken_over, over.attempt), (Some(first.fencing), 2));
-    let found = record(&store, "k").await.unwrap();
-    assert!(matches!(found.state, State::Consuming { taken_over, .. } if taken_over == Some(first.fencing)));
-    let held = ClaimHandle { key: key("k"), owner: OwnerToken(2), fencing: Some(over.fencing), terms: None };
-    assert_eq!(store.release(&held, &put_down(ReleaseKind::Refund)).await.unwrap(), Settled::Done);
-    let found = record(&store, "k").await.unwrap();
-    assert!(matches!(found.state, State::Vacant { taken_over, .. } if taken_over == Some(first.fencing)));
 }

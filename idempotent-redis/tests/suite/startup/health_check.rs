@@ -1,16 +1,11 @@
 //! Checks of a server before it is used for records.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
-use idempotent_core::store::{Health, HealthFinding, HealthReport, Severity};
+use idempotent_core::store::{Health, Severity};
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::RedisStore;
 
-use crate::startup::requests::{cycle, open, quick, said};
-
-#[track_caller]
-fn find<'a>(checkup: &'a HealthReport, subject: &str) -> &'a HealthFinding {
-    let found = checkup.findings().iter().find(|finding| finding.subject() == subject);
-    found.unwrap_or_else(|| panic!("nothing of {subject} in {checkup}"))
-}
+use crate::startup::{cycle, find, quick, said};
+use crate::support::{open_without_cache, start_without_cache};
 
 #[tokio::test]
 async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
@@ -31,18 +26,17 @@ async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
 
     server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    let checkup = open(&server).await.check().await.unwrap();
+    let checkup = open_without_cache(&server).await.check().await.unwrap();
     let evicted = server.info("evicted_keys");
     assert_eq!(find(&checkup, "eviction").severity(), Severity::Warn);
     assert!(find(&checkup, "eviction").text().contains(&format!("; {evicted} keys were evicted")), "{checkup}");
     server.command(&["CONFIG", "RESETSTAT"]);
-    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
+    assert_eq!(find(&open_without_cache(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
 }
 
 #[tokio::test]
 async fn the_keys_and_the_memory_of_a_server_are_read() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start_without_cache().await;
     cycle(&store, "a").await.unwrap();
     let memory = store.memory().await.unwrap();
     assert_eq!(memory.keys, 2, "the record and the epoch");
@@ -53,27 +47,33 @@ async fn the_keys_and_the_memory_of_a_server_are_read() {
 }
 
 #[tokio::test]
-async fn a_server_whose_memory_is_full_causes_a_warning() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let checkup = store.check().await.unwrap();
-    assert_eq!(find(&checkup, "eviction").severity(), Severity::Warn);
-    assert!(find(&checkup, "eviction").text().contains("the memory is full now"), "{checkup}");
-    server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
-    assert_eq!(find(&store.check().await.unwrap(), "eviction").severity(), Severity::Ok);
-}
-
-#[tokio::test]
-async fn an_eviction_policy_without_a_memory_limit_is_accepted() {
-    let server = RedisServer::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
-    assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
+async fn each_setting_of_a_server_has_its_finding() {
+    let (server, store) = start_without_cache().await;
+    assert_eq!(store.check().await.unwrap().severity(), Severity::Warn, "no persistence");
+    for (setting, value, subject, severity, text) in [
+        // A policy without a limit evicts nothing.
+        ("maxmemory-policy", "allkeys-lru", "eviction", Severity::Ok, "maxmemory is 0"),
+        ("maxmemory-policy", "noeviction", "eviction", Severity::Ok, "maxmemory is 0"),
+        ("maxmemory", "1", "eviction", Severity::Warn, "the memory is full now"),
+        ("maxmemory", "1gb", "eviction", Severity::Ok, "noeviction"),
+        ("maxmemory", "0", "persistence", Severity::Warn, "no persistence"),
+        ("save", "60 1", "persistence", Severity::Ok, "snapshots"),
+        ("save", "", "persistence", Severity::Warn, "no persistence"),
+        ("appendonly", "yes", "persistence", Severity::Ok, "an append-only file"),
+    ] {
+        server.command(&["CONFIG", "SET", setting, value]);
+        let checkup = open_without_cache(&server).await.check().await.unwrap();
+        let finding = find(&checkup, subject);
+        assert_eq!(finding.severity(), severity, "{setting} {value}: {checkup}");
+        assert!(finding.text().contains(text), "{setting} {value}: {checkup}");
+    }
+    assert_eq!(open_without_cache(&server).await.check().await.unwrap().severity(), Severity::Ok);
 }
 
 #[tokio::test]
 async fn the_report_contains_the_server_version() {
     let server = RedisServer::start();
-    let checkup = open(&server).await.check().await.unwrap();
+    let checkup = open_without_cache(&server).await.check().await.unwrap();
     let version = server.version();
     let (flavour, number) = version.split_once(' ').unwrap();
     let text = find(&checkup, "version").text();
@@ -83,25 +83,9 @@ async fn the_report_contains_the_server_version() {
 }
 
 #[tokio::test]
-async fn a_server_without_persistence_causes_a_warning() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
-    let checkup = store.check().await.unwrap();
-    assert_eq!(find(&checkup, "persistence").severity(), Severity::Warn);
-    assert_eq!(checkup.severity(), Severity::Warn);
-    server.command(&["CONFIG", "SET", "save", "60 1"]);
-    assert!(find(&store.check().await.unwrap(), "persistence").text().starts_with("snapshots"));
-    server.command(&["CONFIG", "SET", "save", ""]);
-    server.command(&["CONFIG", "SET", "appendonly", "yes"]);
-    let checkup = store.check().await.unwrap();
-    assert_eq!(find(&checkup, "persistence").text(), "an append-only file");
-    assert_eq!(checkup.severity(), Severity::Ok, "{checkup}");
-}
-
-#[tokio::test]
 async fn unused_replicas_cause_a_warning() {
     let group = RedisReplicas::start(1);
-    let store = open(group.primary()).await;
+    let store = open_without_cache(group.primary()).await;
     let checkup = store.check().await.unwrap();
     assert!(
         find(&checkup, "replication").text().starts_with("1 replicas, and min-replicas-to-write is 0"),
@@ -114,7 +98,7 @@ async fn unused_replicas_cause_a_warning() {
 #[tokio::test]
 async fn a_distant_server_clock_only_causes_a_warning() {
     let server = RedisServer::builder().faketime().start();
-    let store = open(&server).await;
+    let store = open_without_cache(&server).await;
     assert_eq!(find(&store.check().await.unwrap(), "clock").severity(), Severity::Ok);
     for seconds in [-3600.0, 3600.0] {
         server.shift_clock(seconds);
@@ -127,8 +111,7 @@ async fn a_distant_server_clock_only_causes_a_warning() {
 
 #[tokio::test]
 async fn workers_of_another_protocol_do_not_share_a_namespace() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start_without_cache().await;
     assert_eq!(server.command(&["GET", "idempotent:epoch"]).text(), "1");
     assert_eq!(server.command(&["TTL", "idempotent:epoch"]).integer(), Some(-1));
     server.command(&["SET", "idempotent:epoch", "2"]);
@@ -147,19 +130,18 @@ async fn workers_of_another_protocol_do_not_share_a_namespace() {
 #[tokio::test]
 async fn an_epoch_that_cannot_be_written_is_a_warning() {
     let server = RedisServer::builder().args(["--maxmemory", "1"]).start();
-    let checkup = open(&server).await.check().await.unwrap();
+    let checkup = open_without_cache(&server).await.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
     assert!(find(&checkup, "epoch").text().contains("is missing"), "{checkup}");
     let group = RedisReplicas::start(1);
-    let checkup = open(group.replica()).await.check().await.unwrap();
+    let checkup = open_without_cache(group.replica()).await.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
     assert!(find(&checkup, "replication").text().contains("this is a replica"), "{checkup}");
 }
 
 #[tokio::test]
 async fn checking_writes_nothing_and_reports_a_missing_epoch() {
-    let server = RedisServer::start();
-    let store = open(&server).await;
+    let (server, store) = start_without_cache().await;
     server.command(&["DEL", "idempotent:epoch"]);
     let checkup = store.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);

@@ -9,27 +9,15 @@ use idempotent_core::{
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
 
-use crate::startup::requests::{claim, completion, cycle, key, quick, said};
-use crate::support::ask_for;
+use crate::startup::{allow, assert_only_probes_were_refused, claim, cycle, find, printed, quick, said};
+use crate::support::{ask_for, done, key};
 
 fn worker(server: &RedisServer) -> String {
     format!("redis://worker:hunter2@{}", server.address())
 }
 
-/// Sets exactly these permissions.
-fn allow(server: &RedisServer, rule: &str) {
-    let mut command = vec!["ACL", "SETUSER", "worker", "reset", "on", ">hunter2"];
-    command.extend(rule.split(' ').filter(|word| !word.is_empty()));
-    assert_eq!(server.command(&command).text(), "OK", "{rule}");
-}
-
-/// Returns the rule that an error contains.
-fn printed(text: &str) -> String {
-    text.split("the whole rule is `").nth(1).unwrap_or_else(|| panic!("{text}")).split('`').next().unwrap().to_owned()
-}
-
 async fn rule(server: &RedisServer) -> String {
-    allow(server, "");
+    allow(server, "worker", "");
     printed(&said(RedisStore::connect(worker(server)).await, Denied, &["the user `worker` lacks `+eval"]))
 }
 
@@ -58,7 +46,6 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
     Ok(())
 }
 
-/// Claims a key of this namespace.
 async fn claimed(store: &RedisStore, namespace: &str) -> Key {
     let key = Identity::new(Scene::Mq, "patterns", "a").key(namespace).unwrap();
     assert!(matches!(store.claim(&ask_for(key.clone(), 7)).await.unwrap(), Claim::Acquired(_)), "{namespace}");
@@ -72,9 +59,9 @@ async fn a_namespace_with_pattern_characters_lists_and_purges_no_other_namespace
         let server = RedisServer::start();
         let all = quick(server.url()).connect().await.unwrap();
         let theirs = claimed(&all, other).await;
-        allow(&server, "");
+        allow(&server, "worker", "");
         let builder = || quick(worker(&server)).namespace(namespace);
-        allow(&server, &printed(&said(builder().connect().await, Denied, &[])));
+        allow(&server, "worker", &printed(&said(builder().connect().await, Denied, &[])));
         let store = builder().connect().await.unwrap();
         let own = claimed(&store, namespace).await;
         let page =
@@ -91,17 +78,13 @@ async fn a_namespace_with_pattern_characters_lists_and_purges_no_other_namespace
 async fn the_printed_rule_permits_every_operation() {
     let server = RedisServer::start();
     let rule = rule(&server).await;
-    allow(&server, &rule);
+    allow(&server, "worker", &rule);
     server.command(&["ACL", "LOG", "RESET"]);
     let store = quick(worker(&server)).connect().await.unwrap();
     everything(&store, &server).await.unwrap();
     let checkup = store.check().await.unwrap();
-    let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
-    assert_eq!(rights.severity(), Severity::Ok, "{checkup}");
-    // The remaining refusals are optional probes.
-    let log = server.command(&["ACL", "LOG"]);
-    let refused: Vec<_> = log.items().iter().map(|entry| entry.items()[7].text()).collect();
-    assert!(refused.iter().all(|command| command.to_lowercase().starts_with("config")), "{refused:?}");
+    assert_eq!(find(&checkup, "rights").severity(), Severity::Ok, "{checkup}");
+    assert_only_probes_were_refused(&server);
 }
 
 #[tokio::test]
@@ -110,7 +93,7 @@ async fn each_missing_permission_is_named() {
     let whole = rule(&server).await;
     for missing in whole.split(' ') {
         let rest: Vec<_> = whole.split(' ').filter(|word| *word != missing).collect();
-        allow(&server, &rest.join(" "));
+        allow(&server, "worker", &rest.join(" "));
         let lacks = format!("the user `worker` lacks `{missing}`");
         let grant = format!("ACL SETUSER worker {missing}");
         match quick(worker(&server)).connect().await {
@@ -122,7 +105,7 @@ async fn each_missing_permission_is_named() {
             }
             Ok(store) => {
                 let checkup = store.check().await.unwrap();
-                let rights = checkup.findings().iter().find(|finding| finding.subject() == "rights").unwrap();
+                let rights = find(&checkup, "rights");
                 assert_eq!(rights.severity(), Severity::Warn, "{missing}: {checkup}");
                 assert!(rights.text().contains(&lacks) && rights.text().contains(&grant), "{missing}: {checkup}");
                 cycle(&store, &missing.replace('+', "without ")).await.unwrap();
@@ -135,28 +118,16 @@ async fn each_missing_permission_is_named() {
 async fn a_permission_revoked_at_run_time_is_named_by_the_call() {
     let server = RedisServer::start();
     let whole = rule(&server).await;
-    allow(&server, &whole);
+    allow(&server, "worker", &whole);
     let store = quick(worker(&server)).connect().await.unwrap();
     // Without the terms, the completion is a script on each server.
     let held = ClaimHandle { terms: None, ..claim(&store, "a").await.unwrap() };
     for missing in ["+set", "+evalsha", "~idempotent:*"] {
         let rest: Vec<_> = whole.split(' ').filter(|word| *word != missing).collect();
-        allow(&server, &rest.join(" "));
-        let refused = store.complete(&held, &completion()).await;
+        allow(&server, "worker", &rest.join(" "));
+        let refused = store.complete(&held, &done(None)).await;
         said(refused, Denied, &["~NAMESPACE:* &idempotent:* +del +eval +evalsha", "+set"]);
     }
-    allow(&server, &whole);
-    assert_eq!(store.complete(&held, &completion()).await.unwrap(), Settled::Done);
-}
-
-#[tokio::test]
-async fn the_rule_names_the_configured_namespace() {
-    let server = RedisServer::start();
-    allow(&server, "");
-    let builder = quick(worker(&server)).namespace("billing");
-    let rule = printed(&said(builder.connect().await, Denied, &["~billing:*"]));
-    allow(&server, &rule);
-    let store = quick(worker(&server)).namespace("billing").connect().await.unwrap();
-    assert_eq!(server.command(&["GET", "billing:epoch"]).text(), "1");
-    drop(store);
+    allow(&server, "worker", &whole);
+    assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
 }

@@ -11,8 +11,8 @@ use idempotent_core::{
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::{Durability, RedisStore};
 
-use crate::startup::requests::{claim, completion, cycle, key, open, quick, request, said};
-use crate::support::{calls, until};
+use crate::startup::{allow, assert_only_probes_were_refused, claim, cycle, find, printed, quick, said};
+use crate::support::{ask, calls, done, key, open_without_cache, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const READ_ONLY: [&str; 2] = ["`read_only(true)`", "open it without `read_only`"];
@@ -52,7 +52,7 @@ async fn a_read_only_store_sends_no_command_that_writes() {
     assert_eq!(server.command(&["DBSIZE"]).integer(), Some(0), "not even the epoch");
     assert_eq!(writes(&server), [""; 0]);
 
-    let writer = open(&server).await;
+    let writer = open_without_cache(&server).await;
     cycle(&writer, "consumed").await.unwrap();
     server.command(&["CONFIG", "RESETSTAT"]);
     assert!(store.peek(&key("consumed")).await.unwrap().is_some());
@@ -70,9 +70,9 @@ async fn write(store: &RedisStore, held: &ClaimHandle) -> Vec<(&'static str, Res
     let fact = CachedOutcome { fencing: FencingToken(1), fingerprint: None, value: None, until: Timestamp(1 << 60) };
     let (tier, key, stream) = (store.fast_tier(), key("new"), key("stream"));
     let mut all = vec![
-        ("claim", store.claim(&request("new")).await.map(drop)),
+        ("claim", store.claim(&ask("new", 7)).await.map(drop)),
         ("renew", store.renew(held, MINUTE).await.map(drop)),
-        ("complete", store.complete(held, &completion()).await.map(drop)),
+        ("complete", store.complete(held, &done(None)).await.map(drop)),
         ("release", store.release(held, &release).await.map(drop)),
         ("purge", store.purge(10).await.map(drop)),
         ("forget", store.forget(&held.key, FencingToken(1), true, MINUTE).await.map(drop)),
@@ -82,11 +82,11 @@ async fn write(store: &RedisStore, held: &ClaimHandle) -> Vec<(&'static str, Res
         ("remember", tier.remember(&key, &fact, MINUTE).await.map(drop)),
         ("bar", tier.bar(&key, MINUTE).await),
     ];
-    let batch = store.claim_all(&[request("new"), request("newer")]).await;
+    let batch = store.claim_all(&[ask("new", 7), ask("newer", 7)]).await;
     all.extend(batch.into_iter().map(|claim| ("claim_all", claim.map(drop))));
     let batch = store.renew_all(&[(held.clone(), MINUTE)]).await;
     all.extend(batch.into_iter().map(|renewed| ("renew_all", renewed.map(drop))));
-    let batch = store.complete_all(&[(held.clone(), completion())]).await;
+    let batch = store.complete_all(&[(held.clone(), done(None))]).await;
     all.extend(batch.into_iter().map(|completed| ("complete_all", completed.map(drop))));
     let renewing = store.renewal_store().await.unwrap();
     all.push(("renewal_store", renewing.renew(held, MINUTE).await.map(drop)));
@@ -96,7 +96,7 @@ async fn write(store: &RedisStore, held: &ClaimHandle) -> Vec<(&'static str, Res
 #[tokio::test]
 async fn each_method_that_writes_is_refused_before_a_command_is_sent() {
     let server = RedisServer::start();
-    let writer = open(&server).await;
+    let writer = open_without_cache(&server).await;
     let held = claim(&writer, "held").await.unwrap();
     // The cache must not answer either.
     let store = RedisStore::builder(server.url()).read_only(true).connect().await.unwrap();
@@ -117,7 +117,7 @@ async fn each_method_that_writes_is_refused_before_a_command_is_sent() {
 #[tokio::test]
 async fn a_read_only_watch_ends_with_the_run_and_leaves_no_mark() {
     let server = RedisServer::start();
-    let writer = open(&server).await;
+    let writer = open_without_cache(&server).await;
     let held = claim(&writer, "held").await.unwrap();
     let store = reader(&server).await;
     let record = || server.command(&["GET", held.key.as_str()]);
@@ -126,7 +126,7 @@ async fn a_read_only_watch_ends_with_the_run_and_leaves_no_mark() {
     until("the first look", async || calls(&server, "evalsha") > reads).await;
     assert_eq!(record(), before);
     assert!(!watching.is_finished());
-    writer.complete(&held, &completion()).await.unwrap();
+    writer.complete(&held, &done(None)).await.unwrap();
     tokio::time::timeout(MINUTE, watching).await.expect("the watch ends").unwrap();
 }
 
@@ -136,8 +136,7 @@ async fn a_server_that_only_matters_to_workers_is_read() {
     said(RedisStore::connect(server.url()).await, Schema, &["`allkeys-lru`"]);
     let store = reader(&server).await;
     let report = store.check().await.unwrap();
-    let eviction = report.findings().iter().find(|finding| finding.subject() == "eviction").unwrap();
-    assert_eq!(eviction.severity(), Severity::Refuse, "{report}");
+    assert_eq!(find(&report, "eviction").severity(), Severity::Refuse, "{report}");
     let group = RedisReplicas::start(1);
     read(&reader(group.replica()).await).await;
 }
@@ -154,25 +153,18 @@ async fn a_namespace_of_another_protocol_is_not_read() {
 #[tokio::test]
 async fn a_user_without_permission_to_write_is_enough() {
     let server = RedisServer::start();
-    cycle(&open(&server).await, "consumed").await.unwrap();
-    let allow = |rule: &str| {
-        let mut command = vec!["ACL", "SETUSER", "reader", "reset", "on", ">hunter2"];
-        command.extend(rule.split_whitespace());
-        assert_eq!(server.command(&command).text(), "OK", "{rule}");
-    };
+    cycle(&open_without_cache(&server).await, "consumed").await.unwrap();
     let builder = || quick(format!("redis://reader:hunter2@{}", server.address())).read_only(true);
-    allow("");
+    allow(&server, "reader", "");
     let text = said(builder().connect().await, Denied, &["the user `reader` lacks `+eval"]);
-    let rule = text.split("the whole rule is `").nth(1).unwrap().split('`').next().unwrap();
+    let rule = printed(&text);
     assert!(!rule.contains("+set") && !rule.contains("+del") && !rule.contains("+publish"), "{rule}");
-    allow(rule);
+    allow(&server, "reader", &rule);
     server.command(&["ACL", "LOG", "RESET"]);
     let store = builder().connect().await.unwrap();
     read(&store).await;
     assert!(store.peek(&key("consumed")).await.unwrap().is_some());
-    let log = server.command(&["ACL", "LOG"]);
-    let refused: Vec<_> = log.items().iter().map(|entry| entry.items()[7].text()).collect();
-    assert!(refused.iter().all(|command| command.to_lowercase().starts_with("config")), "{refused:?}");
-    allow(&rule.replace("+get ", ""));
+    assert_only_probes_were_refused(&server);
+    allow(&server, "reader", &rule.replace("+get ", ""));
     said(builder().connect().await, Denied, &["lacks `+get`"]);
 }

@@ -3,12 +3,10 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
-
-use crate::support::commands::command;
 
 #[derive(Default)]
 pub(crate) struct Says {
@@ -88,7 +86,6 @@ impl Fake {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Returns the number of requests for a script.
     pub(crate) fn scripts(&self) -> usize {
         self.says.scripts.load(Ordering::SeqCst)
     }
@@ -156,4 +153,22 @@ async fn serve(stream: TcpStream, says: Arc<Says>) {
             return;
         }
     }
+}
+
+/// Reads a command, or returns `None` at the end of the stream.
+async fn command(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    for _ in 0..number(stream).await? {
+        let mut word = vec![0; number(stream).await? + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(word.len() - 2);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    Some(words)
+}
+
+async fn number(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    line.trim_end().get(1..)?.parse().ok()
 }

@@ -1,8 +1,9 @@
 //! A cluster whose slots move and whose nodes die.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use idempotent_core::{Claim, Settled, State, StateKind, Store, StoreErrorKind};
+use idempotent_core::{Claim, ClaimRequest, Settled, State, StateKind, Store, StoreErrorKind, StoreNode};
 use idempotent_harness::servers::{RedisCluster, RedisServer};
 
 use crate::topology::{ask, blocking, claim, done, granted, held, key, state, until, without_cache};
@@ -112,8 +113,8 @@ async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     }
     // All replicas are up to date.
     for node in cluster.nodes() {
-        let (at, of) = (node.offset(), cluster.nodes());
-        until("replicas are in step", async || of.iter().filter(|other| other.offset() >= at).count() > 1).await;
+        let (at, of) = (offset(node), cluster.nodes());
+        until("replicas are in step", async || of.iter().filter(|other| offset(other) >= at).count() > 1).await;
     }
     let killed = cluster.clone();
     let promoted = tokio::spawn(async move { blocking(move || killed.fail_over(0)).await });
@@ -137,18 +138,36 @@ async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     }
 }
 
+#[tokio::test]
+async fn an_error_names_the_node_that_failed() {
+    let cluster = RedisCluster::start(3);
+    let store = without_cache(cluster.url()).await;
+    let nodes = store.capabilities().nodes.unwrap();
+    assert_eq!(nodes.node_count(), 3);
+    let failed = StoreNode::new(cluster.node(2).address());
+    let requests = (0..60).map(|number| ask(key("k", number), 1));
+    let (lost, healthy): (Vec<_>, Vec<_>) =
+        requests.partition(|request| nodes.node_of(&request.key).as_ref() == Some(&failed));
+    let fails = async || {
+        let request = ClaimRequest { lease: Duration::from_secs(1), ..lost[0].clone() };
+        let error = store.claim(&request).await.unwrap_err();
+        assert!(matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous), "{error}");
+        assert_eq!(error.node(), Some(&failed), "{error}");
+    };
+    cluster.node(2).pause();
+    fails().await;
+    granted(claim(&store, &healthy[0]).await);
+    cluster.node(2).kill();
+    fails().await;
+    granted(claim(&store, &healthy[1]).await);
+}
+
 /// Returns the number of keys of each node.
 fn sizes(cluster: &RedisCluster) -> Vec<i64> {
     cluster.nodes().iter().map(|node| node.command(&["DBSIZE"]).integer().unwrap()).collect()
 }
 
-trait Offset {
-    fn offset(&self) -> i64;
-}
-
-impl Offset for RedisServer {
-    /// Returns the offset in the replication stream.
-    fn offset(&self) -> i64 {
-        self.info("master_repl_offset").trim().parse().unwrap()
-    }
+/// Returns the offset in the replication stream.
+fn offset(server: &RedisServer) -> i64 {
+    server.info("master_repl_offset").trim().parse().unwrap()
 }

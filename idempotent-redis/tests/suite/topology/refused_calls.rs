@@ -2,33 +2,15 @@
 use std::time::Duration;
 
 use idempotent_core::{ClaimRequest, Store, StoreErrorKind};
-use idempotent_harness::servers::{RedisCluster, RedisReplicas, RedisServer};
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_redis::RedisStore;
 
 use crate::support::fake_server::Fake;
-use crate::topology::{ask, granted, key, without_cache};
+use crate::topology::{ask, granted, key, until, without_cache};
 
 /// Returns a claim that is retried for half a second.
 fn hasty(number: u128) -> ClaimRequest {
     ClaimRequest { lease: Duration::from_secs(2), ..ask(key("a", number), 1) }
-}
-
-#[tokio::test]
-async fn a_replica_rejects_claims_and_the_error_names_the_alternative() {
-    let group = RedisReplicas::start(1);
-    let error = without_cache(group.replica().url()).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-    let text = error.to_string();
-    assert!(text.contains("READONLY") && text.contains("redis+sentinel://"), "{text}");
-}
-
-#[tokio::test]
-async fn a_server_without_the_required_replicas_rejects_claims() {
-    let server = RedisServer::builder().args(["--min-replicas-to-write", "1"]).start();
-    let error = without_cache(server.url()).await.claim(&ask(key("a", 1), 1)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-    let text = error.to_string();
-    assert!(text.contains("NOREPLICAS") && text.contains("min-replicas-to-write"), "{text}");
 }
 
 #[tokio::test]
@@ -40,16 +22,13 @@ async fn a_cluster_rejects_claims_while_it_is_down_and_accepts_them_afterwards()
     }
     cluster.node(2).kill();
     let up = cluster.node(0);
-    crate::topology::until("the cluster is down", async || {
-        up.command(&["CLUSTER", "INFO"]).text().contains("state:fail")
-    })
-    .await;
+    until("the cluster is down", async || up.command(&["CLUSTER", "INFO"]).text().contains("state:fail")).await;
     for number in 0..8 {
         let error = store.claim(&hasty(number)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
     }
     cluster.node(2).restart();
-    crate::topology::until("it is up again", async || {
+    until("it is up again", async || {
         cluster.nodes().iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("state:ok"))
     })
     .await;

@@ -1,12 +1,21 @@
-//! The primary that sentinels report.
+//! The primary that sentinels report, announced switches, and outdated sentinels.
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use idempotent_core::{StateKind, StoreErrorKind};
+use idempotent_core::{Batch, Claim, ClaimRequest, StateKind, Store, StoreErrorKind};
 use idempotent_harness::servers::{RedisReplicas, RedisSentinels, RedisServer};
 use idempotent_redis::RedisStore;
 
+use crate::support::ask_number;
 use crate::support::fake_server::Fake;
-use crate::topology::{ask, blocking, claim, granted, key, state, without_cache};
+use crate::topology::{ask, blocking, claim, granted, key, state, until, without_cache};
+
+/// Returns the URL of the primary that these sentinels report.
+fn sentinels(fakes: &[&Fake]) -> String {
+    let addresses: Vec<_> = fakes.iter().map(|fake| fake.address()).collect();
+    format!("redis+sentinel://{}/main", addresses.join(","))
+}
 
 #[tokio::test]
 async fn one_reachable_sentinel_is_enough_and_reports_the_others() {
@@ -48,7 +57,7 @@ async fn sentinels_that_require_a_password_name_the_builder_method() {
 async fn a_reported_server_is_not_used_before_it_is_a_primary() {
     let group = RedisReplicas::start(1);
     let sentinel = Fake::sentinel(group.replica().port(), 1).await;
-    let url = format!("redis+sentinel://{}/main", sentinel.address());
+    let url = sentinels(&[&sentinel]);
     let error = RedisStore::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
     assert!(error.to_string().contains("not a primary"), "{error}");
@@ -60,7 +69,7 @@ async fn a_reported_server_is_not_used_before_it_is_a_primary() {
 async fn an_outdated_sentinel_is_not_believed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let (knows, behind) = (Fake::sentinel(new.port(), 2).await, Fake::sentinel(old.port(), 1).await);
-    let store = without_cache(format!("redis+sentinel://{},{}/main", knows.address(), behind.address())).await;
+    let store = without_cache(sentinels(&[&knows, &behind])).await;
     granted(claim(&store, &ask(key("a", 1), 1)).await);
     // From now on the other sentinel is faster.
     knows.hesitate(500);
@@ -91,4 +100,90 @@ async fn after_a_failover_even_an_idle_store_writes_nothing_to_the_old_primary()
         assert_ne!(state(&busy, &key("a", number)).await, StateKind::Absent);
     }
     assert_eq!(group.primary().command(&["EXISTS", key("a", 4).as_str()]).integer(), Some(0));
+}
+
+/// `accept` must not record the primary reported by then for a connection to another server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_switch_announced_while_connecting_to_the_old_primary_is_obeyed() {
+    let (old, new) = (Fake::start().await, Fake::start().await);
+    let sentinel = Fake::sentinel(old.port, 1).await;
+    let store = without_cache(sentinels(&[&sentinel])).await;
+    // The connection breaks, and the next one takes its time to report its role.
+    old.says.holds_role.store(true, Ordering::SeqCst);
+    let roles = old.says.role_asked.load(Ordering::SeqCst);
+    old.cuts_all();
+    let claiming = store.clone();
+    let claim = tokio::spawn(async move {
+        loop {
+            if let Ok(claim) = claiming.claim(&ask_number(1, 1)).await {
+                return claim;
+            }
+        }
+    });
+    until("it asks the old one's role", async || old.says.role_asked.load(Ordering::SeqCst) > roles).await;
+    let before = old.scripts();
+    sentinel.names(new.port, 2);
+    sentinel.tells_of_switch(&old, &new);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    old.says.holds_role.store(false, Ordering::SeqCst);
+    old.says.role_said.notify_one();
+    granted(Ok(tokio::time::timeout(Duration::from_secs(30), claim).await.unwrap().unwrap()));
+    assert_eq!(
+        old.scripts() - before,
+        0,
+        "half a second after the sentinel told of the switch the old one was written to"
+    );
+    // The switch must close the connection, because no other event closes it.
+}
+
+/// An announcement must raise the epoch, or an outdated sentinel passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_missed_an_announced_switch_is_not_believed() {
+    let (old, new) = (Fake::start().await, Fake::start().await);
+    let (knows, behind) = (Fake::sentinel(old.port, 1).await, Fake::sentinel(old.port, 1).await);
+    let store = without_cache(sentinels(&[&knows, &behind])).await;
+    let before = (old.scripts(), new.scripts());
+    knows.names(new.port, 2);
+    // Busy with the failover, or farther away than the other one.
+    knows.hesitate(300);
+    knows.tells_of_switch(&old, &new);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    granted(store.claim(&ask_number(1, 1)).await);
+    assert_eq!((old.scripts() - before.0, new.scripts() - before.1), (0, 1), "(old, new)");
+}
+
+/// Sentinels that were set up again start with epoch 0. Another known sentinel does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_with_reset_epochs_are_believed_eventually() {
+    let primary = Fake::start().await;
+    let (one, other) = (Fake::sentinel(primary.port, 5).await, Fake::sentinel(primary.port, 5).await);
+    let patience = Duration::from_millis(500);
+    let store =
+        RedisStore::builder(sentinels(&[&one, &other])).cache(None).connect_timeout(patience).connect().await.unwrap();
+    one.names(primary.port, 0);
+    other.hesitate(600_000);
+    primary.cuts_all();
+    let claims = async {
+        while store.claim(&ask_number(1, 1)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(20), claims).await;
+    assert!(ended.is_ok(), "a sentinel answers at once, and so does the primary that it names");
+}
+
+/// Each call of a batch looks for the primary. The connection opened by one call serves the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_new_one() {
+    let (old, new) = (Fake::start().await, Fake::start().await);
+    let sentinel = Fake::sentinel(old.port, 1).await;
+    let store = without_cache(sentinels(&[&sentinel])).await;
+    old.says.is_replica.store(true, Ordering::SeqCst);
+    sentinel.names(new.port, 2);
+    // Different leases need a script call each.
+    let lease = |at: u64| Duration::from_secs(60 + at);
+    let requests: Vec<_> = (0..8).map(|at| ClaimRequest { lease: lease(at), ..ask_number(at.into(), 1) }).collect();
+    let claims = store.claim_all(&requests).await;
+    assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))), "{claims:?}");
+    assert_eq!(new.says.connections.lock().unwrap().len(), 1);
 }
