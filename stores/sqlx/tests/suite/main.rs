@@ -6,7 +6,6 @@
 mod delay;
 mod inbox;
 mod insert_only;
-mod keys;
 mod mysql;
 mod outbox;
 mod pages;
