@@ -8,7 +8,6 @@ mod inbox;
 mod insert_only;
 mod mysql;
 mod outbox;
-mod pages;
 mod postgres;
 mod processes;
 mod protocol;

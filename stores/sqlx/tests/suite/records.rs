@@ -7,7 +7,7 @@ use idempotent_core::{
 };
 use idempotent_sqlx::SqliteStore;
 
-use crate::support::{Manual, Place, done, held, key, release, request};
+use crate::support::{Manual, Place, done, held, key, pages_are_bounded, release, request};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -148,4 +148,9 @@ async fn a_purge_is_bounded_and_never_takes_what_counts() {
     assert_eq!(place.count("SELECT count(*) FROM idempotent_record").await, 700);
     clock.advance(Duration::from_secs(3_630) - MS);
     assert_eq!(store.purge(usize::MAX).await.unwrap(), 0, "a moment before its time a record counts");
+}
+
+#[tokio::test]
+async fn a_page_of_a_billion_records_is_one_of_10_000() {
+    pages_are_bounded(&Place::new().open().await).await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{
     Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits,
-    Release, ReleaseKind, Scene, Store, Timer, Timestamp,
+    Purge, Release, ReleaseKind, Scene, Settled, StepRecord, StepState, StepStore, Store, Timer, Timestamp,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -164,4 +164,28 @@ pub(crate) async fn pages_are_bounded(store: &(impl Store + Batch)) {
     assert_eq!(first.entries.len(), 10_000);
     let second = search.search(&KeyFilter::all(), first.next, limits).await.unwrap();
     assert_eq!((second.entries.len(), second.next), (1, None));
+}
+
+/// Asserts that a purge removes the steps of no more records than it was asked for. The records of the store are gone otherwise.
+pub(crate) async fn purges_steps_as_asked<T: PartialEq + std::fmt::Debug>(
+    store: &(impl Store + StepStore + Purge),
+    clock: &Manual,
+    delete_records: impl AsyncFn(),
+    count_steps: impl AsyncFn() -> T,
+    left: [T; 4],
+) {
+    let hour = Duration::from_secs(3_600);
+    for part in ["a", "b", "c", "d", "e"] {
+        store.claim(&request(&key(part), 1)).await.unwrap();
+        for place in 0..3 {
+            let step = StepRecord { name: place.to_string().into(), place, state: StepState::Done, value: None };
+            assert_eq!(store.note(&held(&key(part), 1), &step, hour).await.unwrap(), Settled::Done);
+        }
+    }
+    delete_records().await;
+    clock.advance(hour);
+    for (at_most, left) in [0, 2, 1, usize::MAX].into_iter().zip(left) {
+        assert_eq!(store.purge(at_most).await.unwrap(), 0);
+        assert_eq!(count_steps().await, left, "{at_most}");
+    }
 }

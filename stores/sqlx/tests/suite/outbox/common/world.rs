@@ -63,6 +63,20 @@ impl World {
         self.relay().round().await.unwrap()
     }
 
+    /// Voids a message, as an operator.
+    pub(crate) async fn void(&self, id: &str) {
+        let mut tx = self.begin().await;
+        self.outbox.void(&mut tx, id, "anna", "paid in cash").await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Resends a message, as an operator.
+    pub(crate) async fn resend(&self, id: &str) {
+        let mut tx = self.begin().await;
+        self.outbox.resend(&mut tx, id, "anna", "the queue is gone").await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
     pub(crate) async fn begin(&self) -> Transaction<'static, Db> {
         self.pool.begin_with(backend::BEGIN).await.unwrap()
     }
