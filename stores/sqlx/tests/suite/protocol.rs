@@ -2,7 +2,7 @@
 use idempotent_sqlx::{SqliteStore, Synchronous};
 
 use crate::sequence::sequences;
-use crate::support::{Manual, Place};
+use crate::support::{Place, stopped_clock};
 
 #[tokio::test]
 async fn every_answer_and_record_equals_the_protocol() {
@@ -17,7 +17,7 @@ mod extras {
 }
 
 async fn equal_the_protocol(seeds: u64) {
-    let (place, clock) = (Place::new(), Manual::new());
+    let (place, clock) = (Place::new(), stopped_clock());
     let store = place.builder().clock(clock.clone()).synchronous(Synchronous::Normal).open().await.unwrap();
     let decisions = sequences(&store, &clock, 0..seeds).await;
     println!("KINDS {} of {seeds}", decisions.len());
@@ -26,7 +26,7 @@ async fn equal_the_protocol(seeds: u64) {
 
 #[tokio::test]
 async fn a_database_in_memory_equals_the_protocol_too() {
-    let clock = Manual::new();
+    let clock = stopped_clock();
     let store = SqliteStore::builder("sqlite::memory:").clock(clock.clone()).open().await.unwrap();
     sequences(&store, &clock, 10_000..10_500).await;
 }

@@ -9,8 +9,9 @@ use idempotent_core::{
     Admin, Batch, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Fingerprint, Key, OnExpiry,
     OwnerToken, Purge, Record, Release, ReleaseKind, State, Store, Timestamp,
 };
+use idempotent_testkit::VirtualClock;
 
-use crate::support::{Manual, Random, key};
+use crate::support::{Random, key};
 
 /// The pure model: records in a map, and the decisions that were taken so far.
 #[derive(Default)]
@@ -60,7 +61,7 @@ fn name(record: Option<&Record>, now: Timestamp) -> String {
 /// One sequence on two keys: operations drawn so that times meet exactly, one µs early and one late.
 struct Sequence<'a, S> {
     store: &'a S,
-    clock: &'a Manual,
+    clock: &'a VirtualClock,
     model: &'a mut Model,
     random: Random,
     keys: [Key; 2],
@@ -167,7 +168,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
             14 => self.forget(now).await,
             15 => self.purge(now).await,
             16 => self.batch(now).await,
-            _ => self.clock.advance(self.random.of(&[
+            _ => self.clock.jump(self.random.of(&[
                 Duration::from_micros(1),
                 Duration::from_micros(999),
                 MS,
@@ -233,7 +234,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
 /// Runs a sequence for each seed. Returns each kind of decision that was taken.
 pub(crate) async fn sequences<S: Store + Admin + Batch + Purge>(
     store: &S,
-    clock: &Manual,
+    clock: &VirtualClock,
     seeds: std::ops::Range<u64>,
 ) -> BTreeSet<String> {
     let mut model = Model::default();

@@ -8,7 +8,7 @@ use idempotent_core::{
 };
 use idempotent_testkit::VirtualClock;
 
-use crate::support::{Manual, Place, key, purges_steps_as_asked, request};
+use crate::support::{Place, key, purges_steps_as_asked, request, stopped_clock};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -47,7 +47,7 @@ async fn steps_go_when_their_record_is_purged_and_no_sooner() {
 
 #[tokio::test]
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
-    let (place, clock) = (Place::new(), Manual::new());
+    let (place, clock) = (Place::new(), stopped_clock());
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
     let delete = async || place.sql("DELETE FROM idempotent_record").await;
     let count = async || place.count("SELECT count(*) FROM idempotent_record_steps").await;
