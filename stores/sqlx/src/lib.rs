@@ -11,7 +11,7 @@
 //! supplies statements, a connection and its errors. [`protocol`](idempotent_core::protocol) takes every decision that is
 //! possible outside of a statement.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Traits of both refer to types of private modules.
+// Public traits of the outbox and of the delay table refer to types of private modules.
 #![cfg_attr(not(any(feature = "delay", feature = "outbox")), allow(unreachable_pub))]
 // Without a database, this crate is empty.
 #![cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

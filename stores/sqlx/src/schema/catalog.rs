@@ -60,7 +60,7 @@ pub(crate) enum CatalogError {
 }
 
 impl CatalogError {
-    /// Converts the error. `statement` converts that of a statement.
+    /// Converts the error. `statement` converts the error of a statement.
     pub(crate) fn told(self, statement: impl FnOnce(sqlx::Error) -> StoreError) -> StoreError {
         match self {
             Self::Statement(error) => statement(error),

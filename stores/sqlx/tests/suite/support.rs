@@ -141,7 +141,7 @@ pub(crate) async fn pages_are_bounded(store: &(impl Store + Batch)) {
     assert_eq!((second.entries.len(), second.next), (1, None));
 }
 
-/// Asserts that a purge removes the steps of no more records than it was asked for. The records of the store are gone otherwise.
+/// Asserts that a purge removes the steps of no more records than it was asked for. `delete_records` removes the records by SQL.
 pub(crate) async fn purges_steps_as_asked<T: PartialEq + std::fmt::Debug>(
     store: &(impl Store + StepStore + Purge),
     clock: &VirtualClock,

@@ -1,4 +1,4 @@
-//! A table of a test's own on each database, for the outbox and the delay table, and what all say of their tables.
+//! A table of a test's own on each database, for the outbox and the delay table, and the checks that all stores share.
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
