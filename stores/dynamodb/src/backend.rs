@@ -34,10 +34,8 @@ pub struct DynamoBackend {
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// The clock of a backend.
 #[derive(Clone)]
 pub(crate) enum BackendClock {
-    /// The wall clock of the system.
     System(Arc<WallClock>),
     /// The clock of the user.
     Custom(Arc<dyn Clock>),

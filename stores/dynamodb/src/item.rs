@@ -21,7 +21,6 @@ const LONGEST_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// The largest record, in bytes. An item has at most 400 KB, with the names and the other attributes.
 const LARGEST: usize = 399_000;
 
-/// The attributes of an item.
 pub(crate) type Attributes = HashMap<String, AttributeValue>;
 
 /// Returns the partition key of a key's item.
@@ -29,7 +28,6 @@ pub(crate) fn id(key: &Key) -> AttributeValue {
     AttributeValue::S(key.as_str().to_owned())
 }
 
-/// Returns the item of a record.
 pub(crate) fn of(key: &Key, version: Version, record: &Record) -> Attributes {
     let mut item = Attributes::from([
         (ID.to_owned(), id(key)),
@@ -69,7 +67,6 @@ pub(crate) fn parse(item: &Attributes, table: &str) -> Result<(Record, Version),
     Ok((Record::from_bytes(bytes.as_ref())?, version))
 }
 
-/// Returns the version of an item.
 pub(crate) fn version(item: &Attributes) -> Option<Version> {
     item.get(VERSION)?.as_n().ok()?.parse().ok().filter(|version| *version != 0)
 }

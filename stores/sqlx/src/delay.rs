@@ -18,7 +18,6 @@ mod source;
 mod statements;
 mod taken_task;
 mod timing_wheel;
-mod wakeup;
 
 pub use self::builder::DelayTableBuilder;
 pub use self::counts::{DelayTableBacklog, DelayTableCounts};

@@ -11,73 +11,55 @@
 //! supplies statements, a connection and its errors. [`protocol`](idempotent_core::protocol) takes every decision that is
 //! possible outside of a statement.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+// Public traits of the outbox and of the delay table refer to types of private modules.
+#![cfg_attr(not(any(feature = "delay", feature = "outbox")), allow(unreachable_pub))]
+// Without a database, this crate is empty.
+#![cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
-#[cfg(all(
-    any(feature = "delay", feature = "outbox"),
-    any(feature = "mysql", feature = "postgres", feature = "sqlite")
-))]
+#[cfg(any(feature = "delay", feature = "outbox"))]
 mod capped_count;
-#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(feature = "delay")]
 mod delay;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod lost_result;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod order;
-#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(feature = "outbox")]
 mod outbox;
-#[cfg(all(
-    any(feature = "delay", feature = "outbox"),
-    any(feature = "mysql", feature = "postgres", feature = "sqlite")
-))]
+#[cfg(any(feature = "delay", feature = "outbox"))]
 mod packed;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod purge_pause;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod schema;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod search;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
-#[cfg(all(
-    any(feature = "delay", feature = "outbox"),
-    any(feature = "mysql", feature = "postgres", feature = "sqlite")
-))]
+#[cfg_attr(not(any(feature = "delay", feature = "outbox")), allow(dead_code, reason = "migrations need a part of it"))]
 mod sql_database;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod steps;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod table;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "delay", feature = "outbox"))]
+mod table_database;
 mod unique;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod version;
 
-#[cfg(all(
-    any(feature = "delay", feature = "outbox"),
-    any(feature = "mysql", feature = "postgres", feature = "sqlite")
-))]
+#[cfg(any(feature = "delay", feature = "outbox"))]
 pub use self::capped_count::CappedCount;
-#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(feature = "delay")]
 pub use self::delay::{
     DelayDb, DelayTable, DelayTableBacklog, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters,
     DelayTableSource, DelayTableTag, ScheduledTask,
 };
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 #[cfg(feature = "mysql")]
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
-#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(feature = "outbox")]
 pub use self::outbox::{
     AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBacklog, OutboxBuilder, OutboxCounts, OutboxDb,
     OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters,
@@ -85,15 +67,12 @@ pub use self::outbox::{
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::schema::{SchemaProblem, SchemaProblemKind, SchemaStatus, SchemaStep};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, SqliteTier, Synchronous};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::unique::{UniqueKeyConnection, UniqueKeys};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::version::{VersionCheck, VersionConnection, VersionGuard};
 /// The release of sqlx whose pools, transactions and errors are in the API of this crate. A new major version of sqlx is a new
 /// major version of this crate.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use sqlx;

@@ -1,15 +1,11 @@
 //! The MariaDB and MySQL store: a connection pool, and one statement for each operation.
-#[cfg(feature = "delay")]
-pub(crate) mod delay;
 mod dialect;
 mod error;
 mod health;
 mod inbox;
-mod migrate;
+pub(crate) mod migrate;
 mod open;
 mod options;
-#[cfg(feature = "outbox")]
-pub(crate) mod outbox;
 mod server_version;
 mod sql;
 mod steps;

@@ -1,6 +1,4 @@
 //! The PostgreSQL store: a connection pool, and one statement for each operation.
-#[cfg(feature = "delay")]
-pub(crate) mod delay;
 mod dialect;
 mod effect_statement;
 mod error;
@@ -8,14 +6,11 @@ mod health;
 mod inbox;
 mod joined_claim;
 mod listener;
-mod migrate;
+pub(crate) mod migrate;
 mod open;
 mod options;
-#[cfg(feature = "outbox")]
-pub(crate) mod outbox;
 mod partitions;
 mod pooler;
-mod session;
 mod sql;
 mod url;
 mod watch;
@@ -27,7 +22,7 @@ use sqlx::Postgres;
 
 pub(crate) use self::dialect::PostgresDialect;
 pub use self::options::PostgresStoreBuilder;
-use self::session::Session;
+use self::options::Session;
 use crate::server::{
     ServerSettings, ServerStore, ServerTarget, server_inbox, server_order, server_steps, server_store,
 };

@@ -86,7 +86,6 @@ pub(crate) fn code(state: StateKind) -> i64 {
     }
 }
 
-/// Returns the record of a row.
 pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
     let version = number(row, Column::V)?;
     if version > VERSION as u64 {
@@ -155,7 +154,6 @@ impl Parts {
     }
 }
 
-/// Returns the key of a row.
 pub(crate) fn key(row: &impl Cells) -> Result<Key, StoreError> {
     let name = text(row, Column::Name)?.ok_or_else(|| corrupt(Column::Name, "is missing"))?;
     Ok(Key::from_parts(&name, id(row)?.ok_or_else(|| corrupt(Column::Id, "is missing"))?))

@@ -1,4 +1,5 @@
 //! Migrations, their SQL text, and checks of the migrations that a database has.
+mod catalog;
 mod status;
 
 use std::fmt;
@@ -6,7 +7,8 @@ use std::fmt;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::status::status;
+pub(crate) use self::catalog::{CatalogError, CatalogSql, KnownSchema, apply, current_status, fits, inspect};
+use self::status::status;
 pub use self::status::{SchemaProblem, SchemaProblemKind, SchemaStatus};
 use crate::table::Table;
 
@@ -35,15 +37,6 @@ impl Migration {
         let text = text.replace("{log}", &table.quoted_beside("log")).replace("{audit}", &table.quoted_beside("audit"));
         text.replace("{name}", table.name())
     }
-}
-
-/// The SQL texts of a dialect that record the applied migrations.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BookkeepingSql {
-    /// The columns of the table of applied migrations, and the table's options.
-    pub(crate) columns: &'static str,
-    /// Columns and values of a row, with the placeholders `{version}` and `{checksum}` (in hexadecimal).
-    pub(crate) row: &'static str,
 }
 
 /// One migration of a table as SQL text, for administrators who create and change tables themselves.
@@ -95,12 +88,12 @@ impl fmt::Display for SchemaStep {
 }
 
 /// Returns the SQL text of all migrations of a table, ascending. The first one creates the table of applied migrations.
-pub(crate) fn steps(known: &[Migration], table: &Table, bookkeeping: &BookkeepingSql) -> Vec<SchemaStep> {
+fn steps(known: &[Migration], table: &Table, catalog: &CatalogSql) -> Vec<SchemaStep> {
     let migrations = table.quoted_migrations();
     let step = |(migration, version): (&Migration, u32)| {
-        let create = format!("CREATE TABLE IF NOT EXISTS {migrations} {}", bookkeeping.columns);
+        let create = format!("CREATE TABLE IF NOT EXISTS {migrations} {}", catalog.columns);
         let checksum: String = migration.checksum().iter().map(|byte| format!("{byte:02x}")).collect();
-        let row = bookkeeping.row.replace("{version}", &version.to_string()).replace("{checksum}", &checksum);
+        let row = catalog.row.replace("{version}", &version.to_string()).replace("{checksum}", &checksum);
         let statements = [migration.for_table(table), format!("INSERT INTO {migrations} {row}")];
         let statements = (version == 1).then_some(create).into_iter().chain(statements).collect();
         SchemaStep { version, name: migration.name, table: table.name().into(), statements }
@@ -111,7 +104,7 @@ pub(crate) fn steps(known: &[Migration], table: &Table, bookkeeping: &Bookkeepin
 /// The state of the tables in the database.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// Neither the record table nor its bookkeeping.
+    /// Neither the record table nor its catalog.
     Nothing,
     /// A table of that name that no migration of ours made.
     Foreign,
@@ -172,7 +165,7 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
 }
 
 /// Returns the problem of a table that this library did not create.
-pub(crate) fn foreign(table: &Table) -> SchemaProblem {
+fn foreign(table: &Table) -> SchemaProblem {
     let text = format!(
         "table `{}` exists with a different layout than this version creates: set another `table`, or rename that one",
         table.name()
@@ -193,7 +186,7 @@ pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: 
 }
 
 /// Returns the error for missing migrations that the store may not apply.
-pub(crate) fn needed(found: &Found, applied: usize, known: &[Migration], table: &Table) -> StoreError {
+fn needed(found: &Found, applied: usize, known: &[Migration], table: &Table) -> StoreError {
     let name = table.name();
     let remedy =
         "open it once with `create(true)`, or execute the SQL text that `schema_steps()` of the builder returns";

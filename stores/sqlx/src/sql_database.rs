@@ -1,11 +1,11 @@
-//! The interface of a database for the outbox and the delay table: statements with values, and rows of numbers and bytes.
+//! The interface of a database for migrations, the outbox and the delay table: statements with values, and rows of numbers and bytes.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::error::DatabaseError;
-use sqlx::pool::PoolConnection;
-use sqlx::{AssertSqlSafe, Database, Pool, Row};
+use sqlx::{AssertSqlSafe, Database, Row};
+
+use crate::schema::CatalogSql;
 
 /// The dialect of a database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,6 +18,30 @@ pub enum SqlDialect {
     Sqlite,
 }
 
+impl SqlDialect {
+    /// Returns the current time in µs, constant within a statement and never ahead of the clock. The argument overrides the
+    /// database's clock.
+    pub(crate) fn now(self) -> &'static str {
+        match self {
+            // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
+            // never uses an index.
+            Self::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
+            Self::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
+            Self::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
+        }
+    }
+
+    /// Returns the statement with the placeholders of the dialect instead of question marks.
+    pub(crate) fn numbered(self, text: String) -> String {
+        if self != Self::Postgres {
+            return text;
+        }
+        let mut parts = text.split('?');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
+    }
+}
+
 /// A value of a statement.
 #[derive(Clone, Debug)]
 pub enum SqlValue {
@@ -27,28 +51,40 @@ pub enum SqlValue {
     Bytes(Option<Vec<u8>>),
 }
 
-impl From<i64> for SqlValue {
-    fn from(number: i64) -> Self {
-        Self::Int(Some(number))
+impl SqlValue {
+    /// Returns the size of the value in bytes.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Int(_) => size_of::<i64>(),
+            Self::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::len),
+        }
     }
 }
 
-impl From<Option<i64>> for SqlValue {
-    fn from(number: Option<i64>) -> Self {
-        Self::Int(number)
-    }
+/// Converts numbers, bytes and their options. Text is bound as bytes, because it may contain characters that a database rejects in
+/// text.
+macro_rules! sql_values {
+    ($($kind:ident from $type:ty;)+) => {$(
+        impl From<$type> for SqlValue {
+            fn from(value: $type) -> Self {
+                Self::$kind(Some(value.into()))
+            }
+        }
+
+        impl From<Option<$type>> for SqlValue {
+            fn from(value: Option<$type>) -> Self {
+                Self::$kind(value.map(Into::into))
+            }
+        }
+    )+};
 }
 
-impl From<&[u8]> for SqlValue {
-    fn from(bytes: &[u8]) -> Self {
-        Self::Bytes(Some(bytes.to_vec()))
-    }
-}
-
-impl From<Option<&[u8]>> for SqlValue {
-    fn from(bytes: Option<&[u8]>) -> Self {
-        Self::Bytes(bytes.map(<[u8]>::to_vec))
-    }
+sql_values! {
+    Int from i64;
+    Bytes from Vec<u8>;
+    Bytes from &[u8];
+    Bytes from &str;
 }
 
 /// A row, read from left to right.
@@ -101,6 +137,15 @@ pub trait Sealed {}
 pub trait SqlDatabase: Database + Sealed {
     #[doc(hidden)]
     const DIALECT: SqlDialect;
+    #[doc(hidden)]
+    const CATALOG: CatalogSql;
+
+    /// Executes statements without values.
+    #[doc(hidden)]
+    fn execute_text(
+        connection: &mut Self::Connection,
+        sql: String,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
     #[doc(hidden)]
     fn execute(
@@ -108,10 +153,6 @@ pub trait SqlDatabase: Database + Sealed {
         sql: Arc<str>,
         args: Vec<SqlValue>,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
-
-    /// Closes the connection and the idle ones of its pool, if the error shows that their server takes no writes.
-    #[doc(hidden)]
-    fn close_refused(pool: &Pool<Self>, connection: &mut PoolConnection<Self>, error: &dyn DatabaseError);
 
     /// Executes a statement. `shape` has an `i` for each column of numbers, and a `b` for each column of bytes.
     #[doc(hidden)]
@@ -124,16 +165,17 @@ pub trait SqlDatabase: Database + Sealed {
 }
 
 macro_rules! sql_databases {
-    ($($feature:literal $db:ty, $kind:ident, $close_refused:expr;)+) => {$(
+    ($($feature:literal $db:ty, $kind:ident, $module:ident;)+) => {$(
         #[cfg(feature = $feature)]
         impl Sealed for $db {}
 
         #[cfg(feature = $feature)]
         impl SqlDatabase for $db {
             const DIALECT: SqlDialect = SqlDialect::$kind;
+            const CATALOG: CatalogSql = crate::$module::migrate::CATALOG;
 
-            fn close_refused(pool: &Pool<Self>, connection: &mut PoolConnection<Self>, error: &dyn DatabaseError) {
-                $close_refused(pool, connection, error);
+            async fn execute_text(connection: &mut Self::Connection, sql: String) -> Result<(), sqlx::Error> {
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(drop)
             }
 
             async fn execute(
@@ -141,13 +183,10 @@ macro_rules! sql_databases {
                 sql: Arc<str>,
                 args: Vec<SqlValue>,
             ) -> Result<u64, sqlx::Error> {
-                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
-                for arg in args {
-                    query = match arg {
-                        SqlValue::Int(number) => query.bind(number),
-                        SqlValue::Bytes(bytes) => query.bind(bytes),
-                    };
-                }
+                let query = args.into_iter().fold(sqlx::query::<Self>(AssertSqlSafe(sql)), |query, arg| match arg {
+                    SqlValue::Int(number) => query.bind(number),
+                    SqlValue::Bytes(bytes) => query.bind(bytes),
+                });
                 Ok(query.execute(connection).await?.rows_affected())
             }
 
@@ -157,13 +196,10 @@ macro_rules! sql_databases {
                 args: Vec<SqlValue>,
                 shape: &'static str,
             ) -> Result<Vec<RowValues>, sqlx::Error> {
-                let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
-                for arg in args {
-                    query = match arg {
-                        SqlValue::Int(number) => query.bind(number),
-                        SqlValue::Bytes(bytes) => query.bind(bytes),
-                    };
-                }
+                let query = args.into_iter().fold(sqlx::query::<Self>(AssertSqlSafe(sql)), |query, arg| match arg {
+                    SqlValue::Int(number) => query.bind(number),
+                    SqlValue::Bytes(bytes) => query.bind(bytes),
+                });
                 let rows = query.fetch_all(connection).await?;
                 rows.iter()
                     .map(|row| {
@@ -181,33 +217,7 @@ macro_rules! sql_databases {
 }
 
 sql_databases! {
-    "mysql" sqlx::MySql, MySql, crate::server::close_refused::<crate::mysql::MySqlDialect>;
-    "postgres" sqlx::Postgres, Postgres, crate::server::close_refused::<crate::postgres::PostgresDialect>;
-    // A file stays the same for all connections.
-    "sqlite" sqlx::Sqlite, Sqlite, |_: &Pool<Self>, _: &mut PoolConnection<Self>, _: &dyn DatabaseError| ();
-}
-
-/// An error of [`on_connection`].
-pub(crate) struct PoolError {
-    /// True if a statement may have been executed.
-    #[cfg_attr(not(feature = "delay"), allow(dead_code, reason = "an outbox does not distinguish"))]
-    pub(crate) sent: bool,
-    pub(crate) error: sqlx::Error,
-}
-
-/// Runs statements on a connection of the pool. If its server takes no writes, as a demoted primary does, the connection and the idle
-/// ones are closed, so that the next ones follow the address.
-///
-/// # Errors
-/// No connection, or the error of a statement.
-pub(crate) async fn on_connection<Db: SqlDatabase, T>(
-    pool: &Pool<Db>,
-    run: impl AsyncFnOnce(&mut Db::Connection) -> Result<T, sqlx::Error>,
-) -> Result<T, PoolError> {
-    let mut connection = pool.acquire().await.map_err(|error| PoolError { sent: false, error })?;
-    let done = run(&mut connection).await;
-    if let Err(sqlx::Error::Database(refused)) = &done {
-        Db::close_refused(pool, &mut connection, &**refused);
-    }
-    done.map_err(|error| PoolError { sent: true, error })
+    "mysql" sqlx::MySql, MySql, mysql;
+    "postgres" sqlx::Postgres, Postgres, postgres;
+    "sqlite" sqlx::Sqlite, Sqlite, sqlite;
 }

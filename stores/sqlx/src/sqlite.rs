@@ -2,10 +2,7 @@
 mod batch;
 mod call;
 mod claim_row;
-mod columns;
 mod connection;
-#[cfg(feature = "delay")]
-pub(crate) mod delay;
 #[cfg(test)]
 mod ending_tests;
 mod error;
@@ -13,12 +10,10 @@ mod error;
 mod group_tests;
 mod health;
 mod inbox;
-mod migrate;
+pub(crate) mod migrate;
 mod open;
 mod options;
 mod order;
-#[cfg(feature = "outbox")]
-pub(crate) mod outbox;
 mod purge;
 mod queue;
 mod queued_call;

@@ -7,7 +7,7 @@ pub(crate) const LATEST: &str = "/*M!110602 SET STATEMENT innodb_snapshot_isolat
 
 /// The name of the record table, validated and quoted against SQL injection.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     name: String,
     /// The schema, if it is not the first in the search path.
     schema: Option<String>,
@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// Returns the table with names quoted for MySQL.
-    #[cfg(feature = "mysql")]
+    #[cfg(any(feature = "delay", feature = "mysql", feature = "outbox"))]
     pub(crate) fn in_backticks(self) -> Self {
         Self { quote: '`', ..self }
     }
@@ -71,7 +71,6 @@ impl Table {
     }
 
     /// Its schema's name, where one was given.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }

@@ -44,7 +44,6 @@ impl Scripted {
     }
 }
 
-/// Answers all requests of a connection.
 async fn serve(mut connection: TcpStream, seen: &Mutex<Vec<Request>>, answer: &(impl Fn(&str) -> Answer + Sync)) {
     while let Some((operation, body)) = request(&mut connection).await {
         seen.lock().unwrap().push((operation.clone(), body));
@@ -78,7 +77,6 @@ async fn request(connection: &mut TcpStream) -> Option<Request> {
     Some((operation, String::from_utf8_lossy(&bytes[head.len() + 4..]).replace(' ', "")))
 }
 
-/// Returns a refusal with this code.
 pub(crate) fn refusal(code: &str) -> Answer {
     (400, format!(r#"{{"__type": "com.amazonaws.dynamodb.v20120810#{code}", "message": "the reason"}}"#))
 }

@@ -19,7 +19,6 @@ pub(crate) fn refused(opened: Result<DynamoBackend, StoreError>, kind: StoreErro
     assert!(error.kind() == kind && error.to_string().contains(part), "{error}");
 }
 
-/// Creates a table with this key.
 async fn table(client: &Client, name: &str, key: &[(&str, KeyType, ScalarAttributeType)]) {
     let mut create = client.create_table().table_name(name).billing_mode(BillingMode::PayPerRequest);
     for (name, role, kind) in key {

@@ -9,11 +9,10 @@ use sqlx::Pool;
 use tokio::sync::broadcast;
 
 use super::database::DelayDb;
-use super::handle::{DelayTable, DelayTableInner};
+use super::handle::{DelayTable, DelayTableInner, WAKEUP_CAPACITY};
 use super::statements::DelayStatements;
-use super::wakeup::WAKEUP_CAPACITY;
 use crate::schema::{SchemaStatus, SchemaStep};
-use crate::table::Table;
+use crate::table_database::table_named;
 
 /// A builder for [`DelayTable`].
 #[must_use]
@@ -135,8 +134,7 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     /// # Cancellation
     /// Dropping the future has no effect.
     pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
-        let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        Db::schema_status(&self.pool, table.name()).await
+        Db::schema_status(&self.pool, table_named::<Db>(&self.table)?, Db::TABLES).await
     }
 
     /// Returns the SQL text of all migrations of the table, without using a connection. Use it where an administrator
@@ -145,7 +143,7 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     /// # Errors
     /// The table name is invalid.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Db::schema_steps(Table::new(&self.table)?.with_room_for_migrations()?.name())
+        Ok(Db::TABLES.steps::<Db>(&table_named::<Db>(&self.table)?))
     }
 
     /// Opens the table, and creates it if [`create`](Self::create) is set.
@@ -158,9 +156,7 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     /// The table may or may not have been created.
     pub async fn open(self) -> Result<DelayTable<Db>, StoreError> {
         self.check()?;
-        let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        let schema = Db::migrate(&self.pool, table.name(), self.create).await?;
-        let table = schema.map_or_else(|| table.clone(), |schema| table.clone().found_in(&schema));
+        let table = Db::open_tables(&self.pool, table_named::<Db>(&self.table)?, self.create, Db::TABLES).await?;
         Ok(DelayTable(Arc::new(DelayTableInner {
             pool: self.pool,
             statements: DelayStatements::new(Db::DIALECT, &table, self.visibility, self.max_lost),

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, StoreError, StoreErrorKind, Timestamp};
 use sqlx::Pool;
@@ -10,8 +10,8 @@ use tokio::sync::broadcast;
 
 use super::database::DelayDb;
 use super::statements::DelayStatements;
-use super::wakeup::Wakeup;
-use crate::sql_database::{PoolError, RowValues, SqlValue, on_connection};
+use crate::sql_database::{RowValues, SqlValue};
+use crate::table_database::{PoolError, on_connection};
 
 /// A table of delayed tasks in your database, such as the cancellation of an order that is not paid in time.
 ///
@@ -28,7 +28,7 @@ use crate::sql_database::{PoolError, RowValues, SqlValue, on_connection};
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 ///
 /// use idempotent_sqlx::{DelayTable, ScheduledTask};
 ///
@@ -65,6 +65,20 @@ pub(super) struct DelayTableInner<Db: DelayDb> {
     /// The number of queries outside of the caller's transactions.
     pub(super) queries: AtomicU64,
 }
+
+/// A notification that tasks were written in this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wakeup {
+    /// A task that is due at this time, by the database's clock. `open`: its transaction may not have committed.
+    At { at: i64, open: bool },
+    /// A task that is due at this time of this process.
+    In { at: Instant, open: bool },
+    /// A task with an unknown time: the sources look.
+    Look,
+}
+
+/// The capacity of the channel. A source that misses notifications looks for due tasks.
+pub(super) const WAKEUP_CAPACITY: usize = 64;
 
 /// The maximum duration of a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);

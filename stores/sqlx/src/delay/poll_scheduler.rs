@@ -9,9 +9,9 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::DelayTable;
 use super::database::DelayDb;
+use super::handle::Wakeup;
 use super::taken_task::UpcomingTimes;
 use super::timing_wheel::TimingWheel;
-use super::wakeup::Wakeup;
 
 /// The first delay if a task may become available at any moment: a transaction may commit, or end and unlock a row.
 const EAGER_DELAY: Duration = Duration::from_millis(2);

@@ -7,8 +7,8 @@ use sqlx::Database;
 use super::DelayTable;
 use super::database::DelayDb;
 use super::error::delay_error;
+use super::handle::Wakeup;
 use super::scheduled_task::{DueTime, ScheduledTask, check_key};
-use super::wakeup::Wakeup;
 use crate::packed::pack;
 use crate::sql_database::{SqlValue, micros};
 

@@ -25,24 +25,13 @@ const LOST_REASON: &str = "too many deliveries in a row were settled by nobody: 
 
 impl DelayStatements {
     pub(super) fn new(kind: SqlDialect, table: &Table, visibility: Duration, max_lost: u32) -> Self {
-        let table = match kind {
-            #[cfg(feature = "mysql")]
-            SqlDialect::MySql => table.clone().in_backticks(),
-            _ => table.clone(),
-        };
         Self { kind, table: table.quoted(), visibility: micros(visibility), max_lost }
     }
 
     /// Returns the current time in µs, constant within a statement and never ahead of the clock. The argument
     /// overrides the database's clock.
     fn now(&self) -> &'static str {
-        match self.kind {
-            // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
-            // never uses an index.
-            SqlDialect::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
-            SqlDialect::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
-            SqlDialect::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
-        }
+        self.kind.now()
     }
 
     /// Returns the resolution of [`now`](Self::now), by which a delay from that time is extended.
@@ -54,12 +43,7 @@ impl DelayStatements {
     }
 
     fn finished(&self, text: String) -> String {
-        if self.kind != SqlDialect::Postgres {
-            return text;
-        }
-        let mut parts = text.split('?');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
+        self.kind.numbered(text)
     }
 
     /// Returns bytes as a literal.

@@ -10,7 +10,6 @@ use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
 /// The delay between two lookups of a commit that was not answered.
 pub(super) const LOOKUP_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The result of a commit.
 #[derive(Clone)]
 pub(super) enum CommitResult {
     Known(Settled),

@@ -2,25 +2,28 @@
 //!
 //! Each `CREATE TABLE` commits by itself on MySQL. Each migration can therefore be repeated, the table of applied
 //! migrations is created first, and the next process continues an interrupted migration.
+use std::time::Duration;
+
 use idempotent_core::{StoreError, StoreErrorKind};
-use sqlx::mysql::{MySqlConnection, MySqlRow};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::mysql::MySqlConnection;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use sqlx::{ConnectOptions, Connection, MySqlPool};
+use sqlx::{MySql, Row};
 use tokio::time::timeout;
 
 use super::dialect::MySqlDialect;
-use super::open::MIGRATION;
 #[cfg(any(feature = "delay", feature = "outbox"))]
-use super::open::shown;
+use super::{open::shown, server_version::ServerVersion};
 use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
+use crate::schema::{
+    self, CatalogError, CatalogSql, KnownSchema, Migration, SchemaStatus, apply, current_status, fits, inspect,
+};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// All migrations. Texts are bytes, so that no character set applies. `expires_at` has no index, because each completion
 /// would have to update the index.
-pub(super) const MIGRATIONS: &[Migration] = &[
+const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "record table",
         sql: "CREATE TABLE IF NOT EXISTS {table} (
@@ -65,15 +68,29 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// The SQL texts that record applied migrations.
-pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
+/// The tables of a store.
+pub(super) const KNOWN: KnownSchema<'static> =
+    KnownSchema { migrations: MIGRATIONS, columns: &COLUMNS, skips_locked: false };
+
+/// The SQL texts about tables and applied migrations.
+pub(crate) const CATALOG: CatalogSql = CatalogSql {
     columns: "(version bigint NOT NULL PRIMARY KEY, checksum varbinary(32) NOT NULL, \
               applied_at timestamp NOT NULL DEFAULT current_timestamp) ENGINE=InnoDB",
     row: "(version, checksum) VALUES ({version}, x'{checksum}')",
+    current_schemas: "database()",
+    count_tables: "SELECT CAST(count(*) AS SIGNED) FROM information_schema.tables \
+                   WHERE table_schema={schema} AND table_name='{name}'",
+    count_columns: "SELECT CAST(count(*) AS SIGNED) FROM information_schema.columns \
+                    WHERE table_schema={schema} AND table_name='{name}' AND column_name IN ({columns})",
 };
 
+/// The time limit of a migration, which may wait for the migration of another process.
+const MIGRATION: Duration = Duration::from_secs(60);
 /// The named lock of migrations, one for the whole server.
 const LOCK: &str = "idempotent migrations";
+/// The first MariaDB that skips locked rows. Each supported MySQL does.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+const SKIPS_LOCKED: (u32, u32) = (10, 6);
 
 /// Returns the database in which tables without a database are found.
 pub(super) async fn database(connection: &mut MySqlConnection) -> Result<String, sqlx::Error> {
@@ -87,37 +104,29 @@ pub(super) async fn migrate(
     table: &Table,
     place: &ErrorContext,
     create: bool,
-    known: &[Migration],
+    known: &KnownSchema<'_>,
 ) -> Result<(), StoreError> {
-    migrate_to(connection, table, place, create, known, &COLUMNS).await
-}
-
-/// Applies missing migrations to a table with other columns.
-pub(super) async fn migrate_to(
-    connection: &mut MySqlConnection,
-    table: &Table,
-    place: &ErrorContext,
-    create: bool,
-    known: &[Migration],
-    columns: &[&str],
-) -> Result<(), StoreError> {
-    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
-    let found = inspect(connection, table).await.map_err(told)?;
-    if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, columns).await;
-    }
-    // The lock is released when the connection closes, at the end of this function.
-    let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
-    let had: Option<i64> = lock.fetch_one(&mut *connection).await.and_then(|row| row.try_get(0)).map_err(told)?;
-    if had != Some(1) {
-        let why = format!("{}: the lock of migrations is taken; try again", place.database);
-        return Err(StoreError::new(StoreErrorKind::NotApplied).because(why));
-    }
-    // Another process may have migrated meanwhile.
-    let found = inspect(connection, table).await.map_err(told)?;
-    let applied = schema::applied(&found, known, table)?;
-    apply(connection, table, known, applied).await.map_err(told)?;
-    fits(connection, table, place, columns).await
+    let migrate = async {
+        let found = inspect::<MySql>(connection, table).await?;
+        if !schema::is_due(&found, known.migrations, table, create)? {
+            return fits::<MySql>(connection, table, known).await;
+        }
+        // The lock is released when the connection closes, after this function.
+        let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
+        let had: Option<i64> = lock.fetch_one(&mut *connection).await?.try_get(0)?;
+        if had != Some(1) {
+            let why = format!("{}: the lock of migrations is taken; try again", place.database);
+            return Err(StoreError::new(StoreErrorKind::NotApplied).because(why).into());
+        }
+        // Another process may have migrated meanwhile.
+        let found = inspect::<MySql>(connection, table).await?;
+        let applied = schema::applied(&found, known.migrations, table)?;
+        apply::<MySql>(connection, &known.steps::<MySql>(table)[applied..]).await?;
+        fits::<MySql>(connection, table, known).await
+    };
+    let migrated: Result<(), CatalogError> =
+        timeout(MIGRATION, migrate).await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?;
+    migrated.map_err(|error| error.told(|error| place.error::<MySqlDialect>(Phase::Connecting, error)))
 }
 
 /// Returns the status of the schema.
@@ -125,114 +134,62 @@ pub(super) async fn status(
     connection: &mut MySqlConnection,
     table: &Table,
     place: &ErrorContext,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
+    let status = timeout(MIGRATION, current_status::<MySql>(connection, table, known)).await;
+    let status = status.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?;
+    status.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))
+}
+
+/// Checks the tables of an outbox or a delay table, or creates them with `create`. Returns the table in its database.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) async fn open_by(
+    pool: &MySqlPool,
+    table: Table,
+    create: bool,
+    known: &KnownSchema<'_>,
+) -> Result<Table, StoreError> {
+    let place = place(pool, table.name());
     let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
-    let read = async {
-        let found = inspect(connection, table).await.map_err(told)?;
-        let fits = layout(connection, table, columns).await.map_err(told)?;
-        Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
-    };
-    timeout(MIGRATION, read).await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?
+    // A connection outside of the pool: if this future is dropped, the connection closes, and with it the lock of migrations.
+    let mut connection = pool.connect_options().connect().await.map_err(told)?;
+    if known.skips_locked {
+        let (version, server) = ServerVersion::of(&mut connection).await.map_err(told)?;
+        server.check_for(&version, SKIPS_LOCKED)?;
+    }
+    migrate(&mut connection, &table, &place, create, known).await?;
+    let database = database(&mut connection).await;
+    // The connection ends even if its closing fails.
+    let _ = connection.close().await;
+    Ok(table.found_in(&database.map_err(told)?))
 }
 
 /// Returns the status of the schema of an outbox or a delay table, by a connection outside of the pool.
 #[cfg(any(feature = "delay", feature = "outbox"))]
-pub(super) async fn status_by(
+pub(crate) async fn status_by(
     pool: &MySqlPool,
     table: &Table,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
-    let place = place(pool, table.name());
     let connection = pool.connect_options().connect().await;
-    let mut connection = connection.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
-    let status = status(&mut connection, &table.clone().in_backticks(), &place, known, columns).await?;
+    let mut connection = connection.map_err(|error| error_of(pool, table.name(), false, error))?;
+    let status = status(&mut connection, table, &place(pool, table.name()), known).await?;
     // The connection ends even if its closing fails.
     let _ = connection.close().await;
     Ok(status)
 }
 
+/// Converts an error of an outbox or a delay table. `sent`: the statement may have been executed.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) fn error_of(pool: &MySqlPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+    place(pool, table).error::<MySqlDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
+}
+
 /// Returns the names of a pool's database for errors.
 #[cfg(any(feature = "delay", feature = "outbox"))]
-pub(super) fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
+fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
     let connections = pool.options().get_max_connections();
     let options = pool.connect_options();
     let (database, socket) = (shown(&options), options.get_socket().is_some());
     ErrorContext { database, table: table.into(), connections, read_only: false, socket }
-}
-
-/// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is
-/// recorded.
-async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Found, sqlx::Error> {
-    let mut noted = notes(connection, table).await?;
-    let records = is_there(connection, table, table.name()).await?;
-    if records && noted.is_none() {
-        // Both may have been created since.
-        noted = notes(connection, table).await?;
-    }
-    Ok(match (records, noted) {
-        (false, None) => Found::Nothing,
-        (true, None) => Found::Foreign,
-        // The table was created, recorded and dropped since. Without a row, the migration has only begun.
-        (false, Some(rows)) if !rows.is_empty() => Found::Dropped,
-        (_, Some(rows)) => Found::Applied(rows),
-    })
-}
-
-/// Returns the versions and checksums of the applied migrations, or `None` without their table.
-async fn notes(connection: &mut MySqlConnection, table: &Table) -> Result<Option<Vec<(i64, Vec<u8>)>>, sqlx::Error> {
-    if !is_there(connection, table, &table.migrations()).await? {
-        return Ok(None);
-    }
-    let text = format!("SELECT version, checksum FROM {} ORDER BY version", table.quoted_migrations());
-    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(connection).await?;
-    let read = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
-    rows.iter().map(read).collect::<Result<_, _>>().map(Some)
-}
-
-async fn is_there(connection: &mut MySqlConnection, table: &Table, name: &str) -> Result<bool, sqlx::Error> {
-    let text = "SELECT CAST(count(*) AS SIGNED) FROM information_schema.tables \
-                WHERE table_schema = coalesce(?, database()) AND table_name = ?";
-    let count = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(name.to_owned());
-    Ok(count.fetch_one(connection).await?.try_get::<i64, _>(0)? > 0)
-}
-
-async fn apply(
-    connection: &mut MySqlConnection,
-    table: &Table,
-    known: &[Migration],
-    applied: usize,
-) -> Result<(), sqlx::Error> {
-    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
-        for statement in step.statements() {
-            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the table has every column that the statements name.
-async fn fits(
-    connection: &mut MySqlConnection,
-    table: &Table,
-    place: &ErrorContext,
-    expected: &[&str],
-) -> Result<(), StoreError> {
-    let fits = layout(connection, table, expected).await;
-    match fits.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))? {
-        true => Ok(()),
-        false => Err(schema::foreign(table).into()),
-    }
-}
-
-/// Returns true if the table has every column that the statements name.
-async fn layout(connection: &mut MySqlConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
-    let text = "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
-                WHERE table_schema = coalesce(?, database()) AND table_name = ?";
-    let columns = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(table.name().to_owned());
-    let columns = columns.fetch_all(connection).await?;
-    let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    Ok(expected.iter().all(there))
 }

@@ -1,6 +1,5 @@
 //! Opening: checks, the pool, the schema.
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use idempotent_core::StoreError;
@@ -9,21 +8,17 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql, MySqlPool
 use tokio::time::timeout;
 
 use super::dialect::MySqlDialect;
-use super::migrate::{self, MIGRATIONS};
+use super::migrate::{self, KNOWN};
 use super::server_version::ServerVersion;
 use super::url::parse;
 use super::{inbox, sql};
 use crate::lost_result::LostResult;
-use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
     Dialect as _, ErrorContext, LastRefusal, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings,
     ServerStore, ServerTarget, Statement, StatementRunner, connect, run_mark,
 };
 use crate::table::Table;
-
-/// One that waits for another's migration.
-pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(
     settings: ServerSettings<MySqlPool>,
@@ -46,8 +41,7 @@ pub(super) async fn open(
     // In the pool an error of this would be a connection that never comes.
     let session = server.session(settings.read_only);
     connection.execute(AssertSqlSafe(session.clone())).await.map_err(told)?;
-    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, settings.create, MIGRATIONS));
-    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
+    migrate::migrate(&mut connection, &table, &place, settings.create, &KNOWN).await?;
     let database = match table.schema() {
         Some(schema) => schema.to_owned(),
         None => migrate::database(&mut connection).await.map_err(told)?,
@@ -117,7 +111,7 @@ pub(super) async fn status(settings: &ServerSettings<MySqlPool>) -> Result<Schem
     let options = options(settings)?;
     let place = context(settings, &table, &options, 1);
     let mut connection = connect::<MySqlDialect>(&options, &place, settings.patience).await?;
-    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    let status = migrate::status(&mut connection, &table, &place, &KNOWN).await?;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     Ok(status)

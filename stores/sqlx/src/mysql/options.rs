@@ -1,10 +1,10 @@
 //! The builder of the MariaDB and MySQL store.
 use idempotent_core::StoreError;
-use sqlx::MySqlPool;
+use sqlx::{MySql, MySqlPool};
 
 use super::MySqlStore;
-use super::migrate::{BOOKKEEPING, MIGRATIONS};
-use crate::schema::{self, SchemaStep};
+use super::migrate::KNOWN;
+use crate::schema::SchemaStep;
 use crate::server::{ServerSettings, server_builder};
 
 /// A builder for a [`MySqlStore`].
@@ -53,7 +53,7 @@ impl MySqlStoreBuilder {
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Ok(schema::steps(MIGRATIONS, &self.0.table()?.in_backticks(), &BOOKKEEPING))
+        Ok(KNOWN.steps::<MySql>(&self.0.table()?.in_backticks()))
     }
 
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If

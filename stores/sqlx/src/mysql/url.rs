@@ -6,7 +6,6 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::server::{TlsSettings, select_cryptography, unparsed};
 
-/// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     let told = |what: &str| {
         let shown = idempotent_core::__private::url::masked(url);

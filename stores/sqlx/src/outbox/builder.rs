@@ -11,7 +11,7 @@ use super::database::OutboxDb;
 use super::handle::{Outbox, OutboxInner};
 use super::statements::{OutboxStatements, StatementEdit};
 use crate::schema::{SchemaStatus, SchemaStep};
-use crate::table::Table;
+use crate::table_database::table_named;
 
 /// A builder for [`Outbox`].
 #[must_use]
@@ -94,8 +94,7 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     /// # Cancellation
     /// Dropping the future has no effect.
     pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
-        let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        Db::schema_status(&self.pool, table.name()).await
+        Db::schema_status(&self.pool, table_named::<Db>(&self.table)?, Db::TABLES).await
     }
 
     /// Returns the SQL text of all migrations of the tables of the outbox, without using a connection. Use it where an administrator
@@ -104,7 +103,7 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     /// # Errors
     /// The table name is invalid.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Db::schema_steps(Table::new(&self.table)?.with_room_for_migrations()?.name())
+        Ok(Db::TABLES.steps::<Db>(&table_named::<Db>(&self.table)?))
     }
 
     /// Opens the outbox, and creates its tables if [`create`](Self::create) is set.
@@ -116,9 +115,7 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     /// # Cancellation
     /// The tables may or may not have been created.
     pub async fn open(self) -> Result<Outbox<Db>, StoreError> {
-        let table = Table::new(&self.table)?.with_room_for_migrations()?;
-        let schema = Db::migrate(&self.pool, table.name(), self.create).await?;
-        let table = schema.map_or_else(|| table.clone(), |schema| table.clone().found_in(&schema));
+        let table = Db::open_tables(&self.pool, table_named::<Db>(&self.table)?, self.create, Db::TABLES).await?;
         Ok(Outbox(Arc::new(OutboxInner {
             pool: self.pool,
             statements: OutboxStatements::new(Db::DIALECT, &table, self.edit),

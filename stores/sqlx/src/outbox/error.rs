@@ -3,7 +3,7 @@ use std::fmt;
 
 use idempotent_core::__private::url::unreached;
 
-use crate::sql_database::PoolError;
+use crate::table_database::PoolError;
 
 /// An error of an outbox, with a [`kind`](Self::kind), a context and a cause.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::OutboxError;
 use super::confirmation_queue::ConfirmationQueue;
 use super::database::{OutboxDb, RowValues, SqlValue};
 use super::statements::OutboxStatements;
-use crate::sql_database::on_connection;
+use crate::table_database::on_connection;
 
 /// A transactional outbox: messages are written in a transaction of your database, and a [`Relay`](super::Relay)
 /// sends them after the commit.

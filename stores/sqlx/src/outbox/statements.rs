@@ -27,23 +27,12 @@ pub(super) const OF_CONSUMER: i64 = 2;
 
 impl OutboxStatements {
     pub(super) fn new(kind: SqlDialect, table: &Table, edit: Option<StatementEdit>) -> Self {
-        let table = match kind {
-            #[cfg(feature = "mysql")]
-            SqlDialect::MySql => table.clone().in_backticks(),
-            _ => table.clone(),
-        };
         Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit"), edit }
     }
 
     /// Returns the current time in µs, constant within a statement. The argument overrides the database's clock.
     pub(super) fn now(&self) -> &'static str {
-        match self.kind {
-            // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
-            // never uses an index.
-            SqlDialect::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
-            SqlDialect::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
-            SqlDialect::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
-        }
+        self.kind.now()
     }
 
     pub(super) fn finished(&self, name: &'static str, text: String) -> String {
@@ -51,12 +40,7 @@ impl OutboxStatements {
             Some(edit) => edit(name, text),
             None => text,
         };
-        if self.kind != SqlDialect::Postgres {
-            return text;
-        }
-        let mut parts = text.split('?');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
+        self.kind.numbered(text)
     }
 
     /// Inserts messages. Arguments of each: id, topic, key, aggregate, headers, body, digest, nonce, time, aggregate,

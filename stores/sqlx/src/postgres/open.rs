@@ -10,14 +10,13 @@ use tokio::time::timeout;
 
 use super::dialect::{PostgresDialect, halves};
 use super::listener::SettlementListener;
-use super::migrate::{self, KnownSchema, MIGRATION, MIGRATIONS};
+use super::migrate::{self, KNOWN};
+use super::options::Session;
 use super::partitions::PartitionCount;
-use super::session::Session;
 use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::{parse, shown};
 use super::{inbox, pooler, sql};
 use crate::lost_result::LostResult;
-use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::server::{
     Dialect as _, ErrorContext, LastRefusal, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore,
@@ -33,7 +32,7 @@ pub(super) async fn open(
     session: Session,
 ) -> Result<Arc<ServerStore<PostgresDialect>>, StoreError> {
     builder.check()?;
-    let (table, known) = (builder.table()?, known(&builder)?);
+    let (table, partitions) = (builder.table()?, partitions(&builder)?);
     let (pool, transactions, connections, options) = match &builder.target {
         ServerTarget::Url(url) => {
             let options = url_options(url, builder.read_only)?;
@@ -53,8 +52,7 @@ pub(super) async fn open(
         check_session(&mut connection, &place).await?;
     }
     let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
-    let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, &known));
-    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
+    migrate::migrate(&mut connection, &table, &place, builder.create, &KNOWN, partitions).await?;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
     let schema = schema.map_err(|_| place.silent(Phase::Connecting, builder.patience))?;
     let schema = schema.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
@@ -100,13 +98,12 @@ pub(super) async fn open(
     }))
 }
 
-/// Returns the form of the tables with these settings.
+/// Returns the number of partitions that is set.
 ///
 /// # Errors
-/// The number of partitions is invalid.
-pub(super) fn known(settings: &ServerSettings<PgPool>) -> Result<KnownSchema<'static>, StoreError> {
-    let partitions = settings.partitions.map(PartitionCount::new).transpose()?;
-    Ok(KnownSchema { migrations: MIGRATIONS, columns: &COLUMNS, partitions })
+/// The number is invalid.
+pub(super) fn partitions(settings: &ServerSettings<PgPool>) -> Result<Option<PartitionCount>, StoreError> {
+    settings.partitions.map(PartitionCount::new).transpose()
 }
 
 /// Returns the options of the store's own connections.
@@ -154,14 +151,14 @@ async fn check_session(connection: &mut PgConnection, place: &ErrorContext) -> R
 /// Returns the status of the schema, over a connection of its own.
 pub(super) async fn status(settings: &ServerSettings<PgPool>) -> Result<SchemaStatus, StoreError> {
     settings.check()?;
-    let (table, known) = (settings.table()?, known(settings)?);
+    let (table, partitions) = (settings.table()?, partitions(settings)?);
     let options = match &settings.target {
         ServerTarget::Url(url) => url_options(url, settings.read_only)?,
         ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
     };
     let place = context(settings, &table, &options, 1);
     let mut connection = first_connection(&options, &place, settings.patience).await?;
-    let status = migrate::status(&mut connection, &table, &place, &known).await?;
+    let status = migrate::status(&mut connection, &table, &place, &KNOWN, partitions).await?;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     Ok(status)

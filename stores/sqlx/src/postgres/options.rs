@@ -3,8 +3,8 @@ use idempotent_core::StoreError;
 use sqlx::PgPool;
 
 use super::PostgresStore;
-use super::open::known;
-use super::session::Session;
+use super::migrate::{self, KNOWN};
+use super::open::partitions;
 use crate::schema::SchemaStep;
 use crate::server::{ServerSettings, server_builder};
 
@@ -14,6 +14,19 @@ use crate::server::{ServerSettings, server_builder};
 pub struct PostgresStoreBuilder(pub(super) ServerSettings<PgPool>, pub(super) Session);
 
 server_builder!(PostgresStoreBuilder);
+
+/// The use of a server session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    /// True if waiting runs are notified.
+    pub(super) listening: bool,
+    /// True if another store has already looked for a pooler.
+    pub(super) is_known: bool,
+}
+
+impl Session {
+    pub(super) const NEW: Self = Self { listening: true, is_known: false };
+}
 
 impl PostgresStoreBuilder {
     /// Sets the schema of both tables. The schema must exist. The rules for the name of a table apply.
@@ -72,7 +85,7 @@ impl PostgresStoreBuilder {
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema, or the number of partitions is
     /// refused.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Ok(known(&self.0)?.steps(&self.0.table()?))
+        Ok(migrate::steps(&self.0.table()?, &KNOWN, partitions(&self.0)?))
     }
 
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If

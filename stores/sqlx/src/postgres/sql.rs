@@ -32,7 +32,6 @@ pub(super) struct NotificationSettings {
     pub(super) space: i32,
 }
 
-/// Statements that only PostgreSQL has.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresStatements {
     /// Returns whether a run or an open transaction holds the key. $2 the lock of the key

@@ -3,7 +3,7 @@ use std::fmt;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use super::{BookkeepingSql, Found, Migration, SchemaStep, applied, foreign, steps};
+use super::{CatalogSql, Found, Migration, SchemaStep, applied, foreign, steps};
 use crate::table::Table;
 
 /// The schema of the tables of a store, an outbox or a delay table, compared with this version of the crate.
@@ -85,12 +85,12 @@ impl From<SchemaProblem> for StoreError {
 }
 
 /// Returns the status of a table. `has_columns`: the table has every column that the statements name.
-pub(crate) fn status(
+pub(super) fn status(
     found: &Found,
     has_columns: bool,
     known: &[Migration],
     table: &Table,
-    bookkeeping: &BookkeepingSql,
+    catalog: &CatalogSql,
 ) -> SchemaStatus {
     let version = match found {
         Found::Applied(rows) => rows.last().map_or(0, |(version, _)| u32::try_from(*version).unwrap_or(u32::MAX)),
@@ -99,7 +99,7 @@ pub(crate) fn status(
     // Later migrations may add the columns that are missing.
     let applied = applied(found, known, table)
         .and_then(|applied| if applied == known.len() && !has_columns { Err(foreign(table)) } else { Ok(applied) });
-    let mut steps = steps(known, table, bookkeeping);
+    let mut steps = steps(known, table, catalog);
     let (pending, problem) = match applied {
         Ok(applied) => (steps.split_off(applied), None),
         Err(problem) => (Vec::new(), Some(problem)),

@@ -5,9 +5,8 @@ use idempotent_core::store::HealthFinding;
 use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::error::DatabaseError;
 
-use super::driver::{Connection, Driver, DriverFuture, Row};
+use super::driver::{Connection, Contention, Driver, DriverFuture, Row};
 use super::health::HealthQuery;
-use super::refusal::Contention;
 use super::runner::StatementResult;
 use super::statement::{BoundStatement, Statement};
 use super::statements::RunTexts;

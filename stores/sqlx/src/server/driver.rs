@@ -1,11 +1,10 @@
 //! The [`Driver`] trait: binding and sending statements, and interpreting errors.
 use std::fmt::Debug;
 
-use idempotent_core::Key;
+use idempotent_core::{Key, StoreErrorKind};
 use sqlx::Database;
 use sqlx::error::DatabaseError;
 
-use super::refusal::{Contention, Refusal};
 use super::value::Value;
 use crate::row::Cells;
 
@@ -26,9 +25,7 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
 
     /// Returns the number of written rows.
     fn execute(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<u64>;
-    /// Returns the first row.
     fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Option<Row<Self>>>;
-    /// Returns all rows.
     fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Vec<Row<Self>>>;
     /// Sends several statements without parameters in one round trip. Adds the rows of all of them, up to an error.
     fn send_text(text: String, connection: &mut Connection<Self>, rows: &mut Vec<Row<Self>>) -> impl DriverFuture<()>;
@@ -71,3 +68,20 @@ pub(crate) type Row<D> = <<D as Driver>::Db as Database>::Row;
 
 /// The driver's statement, which stays prepared on its connection.
 pub(crate) type Query<D> = sqlx::query::Query<'static, <D as Driver>::Db, <<D as Driver>::Db as Database>::Arguments>;
+
+/// The meaning of an error of the server. The text has the placeholders `{database}`, `{table}`, `{connections}`,
+/// `{request}` (connection or statement) and `{socket}` (what the error may also mean on a Unix socket).
+pub(crate) struct Refusal {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) text: String,
+    /// The server's message, if it contains no value of a row.
+    pub(crate) words: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Contention {
+    /// Another transaction was faster.
+    Raced,
+    /// Another transaction holds a lock that the statement needs.
+    Locked,
+}

@@ -6,8 +6,7 @@ use std::time::Duration;
 use idempotent_core::__private::url::unreached;
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use super::driver::Driver;
-use super::refusal::Refusal;
+use super::driver::{Driver, Refusal};
 
 /// The names that error texts contain. They include no password and no key.
 #[derive(Clone, Debug)]

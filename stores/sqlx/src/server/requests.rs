@@ -10,9 +10,8 @@ use idempotent_core::{
 use tokio::time::Instant;
 
 use super::dialect::{Dialect, WriteResult};
-use super::driver::Driver;
+use super::driver::{Contention, Driver};
 use super::error::is_full;
-use super::refusal::Contention;
 use super::runner::{StatementResult, settled};
 use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};

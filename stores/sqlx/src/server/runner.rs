@@ -6,10 +6,9 @@ use tokio::time::timeout;
 
 #[cfg(feature = "postgres")]
 use super::driver::Query;
-use super::driver::{Connection, Driver, Row};
+use super::driver::{Connection, Contention, Driver, Row};
 use super::error::{ErrorContext, Phase};
 use super::pool::Pool;
-use super::refusal::Contention;
 use super::statement::BoundStatement;
 
 #[derive(Debug)]
@@ -22,7 +21,6 @@ pub(crate) struct StatementRunner<D: Driver> {
     pub(crate) patience: Duration,
 }
 
-/// The result of a statement.
 pub(crate) enum StatementResult<T> {
     Done(T),
     /// The statement met a conflict and had no effect. It can be sent again.
@@ -55,7 +53,6 @@ impl<D: Driver> StatementRunner<D> {
         self.send(async |connection| D::execute(ask.query(), connection).await).await
     }
 
-    /// Returns the first row.
     pub(crate) async fn first(&self, ask: BoundStatement<D>) -> Result<StatementResult<Option<Row<D>>>, StoreError> {
         self.send(async |connection| D::first(ask.query(), connection).await).await
     }
@@ -71,7 +68,6 @@ impl<D: Driver> StatementRunner<D> {
         }
     }
 
-    /// Returns all rows.
     pub(crate) async fn all(&self, ask: BoundStatement<D>) -> Result<StatementResult<Vec<Row<D>>>, StoreError> {
         self.send(async |connection| D::all(ask.query(), connection).await).await
     }

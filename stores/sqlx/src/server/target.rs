@@ -53,7 +53,6 @@ impl<'a, D: Driver> StatementTarget<'a, D> {
         }
     }
 
-    /// Returns the record of the key.
     pub(crate) async fn look(&mut self, key: &Key) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
         let store = self.store;
         let text = if self.is_open() { &store.in_transaction.look } else { &store.texts.look };

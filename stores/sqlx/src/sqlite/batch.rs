@@ -12,10 +12,10 @@ use idempotent_core::{
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
-use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, Query, query};
 use super::error;
 use super::queued_call::{self, QueuedCall, QueuedRequest};
+use super::record_access::{id, now, owner};
 use super::requests::Request;
 use crate::answer;
 use crate::row::{self, Parts, VERSION, signed};

@@ -8,10 +8,11 @@ use sqlx::sqlite::SqliteRow;
 
 /// The meaning of a claim's result row.
 pub(super) enum ClaimRow {
-    /// The answer.
     Answered(Claim),
     /// The whole record must be looked at. With `wrote`, the claim's own statement wrote the record.
-    Look { wrote: bool },
+    Look {
+        wrote: bool,
+    },
 }
 
 impl ClaimRow {

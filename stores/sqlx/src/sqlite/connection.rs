@@ -117,7 +117,6 @@ impl FairConnection {
         self.ready(guard.map_err(|_| self.no_turn())?).await
     }
 
-    /// Returns the connection if it is free.
     pub(super) async fn free(&self) -> Result<Option<ConnectionGuard<'_>>, StoreError> {
         match self.connection.try_lock() {
             Ok(guard) => self.ready(guard).await.map(Some),
@@ -178,7 +177,6 @@ impl ConnectionGuard<'_> {
         self.check(row)
     }
 
-    /// Returns all rows.
     pub(super) async fn all(&mut self, query: Query) -> Result<Vec<SqliteRow>, StoreError> {
         let rows = query.fetch_all(self.connection()?).await;
         self.check(rows)
@@ -190,7 +188,6 @@ impl ConnectionGuard<'_> {
         self.check(done).map(drop)
     }
 
-    /// Returns the connection.
     pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         self.guard.connection.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
     }

@@ -15,9 +15,9 @@ use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
 use super::SqliteStore;
 use super::batch::put_record;
-use super::columns::{id, now};
 use super::connection::query;
 use super::error::is_busy;
+use super::record_access::{id, now};
 use super::transactions::savepoint;
 use crate::answer;
 use crate::inbox::{

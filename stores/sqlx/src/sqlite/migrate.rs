@@ -2,13 +2,17 @@
 //! together would both apply a migration.
 use idempotent_core::StoreError;
 #[cfg(any(feature = "delay", feature = "outbox"))]
+use idempotent_core::StoreErrorKind;
+#[cfg(any(feature = "delay", feature = "outbox"))]
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, Row};
+use sqlx::{Connection, Sqlite};
 
 use super::error::ErrorContext;
 use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
+use crate::schema::{
+    self, CatalogError, CatalogSql, KnownSchema, Migration, SchemaStatus, apply, current_status, fits, inspect,
+};
 use crate::table::Table;
 
 /// All migrations. The tables are STRICT, so that columns have their declared types, and WITHOUT ROWID, so that a lookup
@@ -58,10 +62,17 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// The SQL texts that record applied migrations.
-pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
+/// The tables of a store.
+pub(super) const KNOWN: KnownSchema<'static> =
+    KnownSchema { migrations: MIGRATIONS, columns: &COLUMNS, skips_locked: false };
+
+/// The SQL texts about tables and applied migrations.
+pub(crate) const CATALOG: CatalogSql = CatalogSql {
     columns: "(version INTEGER PRIMARY KEY, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL) STRICT",
     row: "(version, checksum, applied_at) VALUES ({version}, x'{checksum}', unixepoch() * 1000000)",
+    current_schemas: "",
+    count_tables: "SELECT count(*) FROM sqlite_schema WHERE name='{name}'",
+    count_columns: "SELECT count(*) FROM pragma_table_info('{name}') WHERE name IN ({columns})",
 };
 
 /// Applies missing migrations in one transaction, so an interrupted migration changes nothing. A second process waits
@@ -71,35 +82,21 @@ pub(super) async fn migrate(
     table: &Table,
     place: &ErrorContext,
     create: bool,
-    known: &[Migration],
+    known: &KnownSchema<'_>,
 ) -> Result<(), StoreError> {
-    migrate_to(connection, table, place, create, known, &COLUMNS).await
-}
-
-/// Applies missing migrations to a table with other columns.
-pub(super) async fn migrate_to(
-    connection: &mut SqliteConnection,
-    table: &Table,
-    place: &ErrorContext,
-    create: bool,
-    known: &[Migration],
-    columns: &[&str],
-) -> Result<(), StoreError> {
-    // Taken even where nothing is to be done: a file that cannot be written is better refused now.
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| place.error(error))?;
-    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
-    let applied = schema::applied(&found, known, table)?;
-    if applied < known.len() {
-        if !create {
-            return Err(schema::needed(&found, applied, known, table));
+    let migrated: Result<(), CatalogError> = async {
+        // Taken even where nothing is to be done: a file that cannot be written is better refused now.
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let found = inspect::<Sqlite>(&mut transaction, table).await?;
+        if schema::is_due(&found, known.migrations, table, create)? {
+            let applied = schema::applied(&found, known.migrations, table)?;
+            apply::<Sqlite>(&mut transaction, &known.steps::<Sqlite>(table)[applied..]).await?;
         }
-        apply(&mut transaction, table, known, applied).await.map_err(|error| place.error(error))?;
+        fits::<Sqlite>(&mut transaction, table, known).await?;
+        Ok(transaction.commit().await?)
     }
-    let fits = layout(&mut transaction, table, columns).await.map_err(|error| place.error(error))?;
-    if !fits {
-        return Err(schema::foreign(table).into());
-    }
-    transaction.commit().await.map_err(|error| place.error(error))
+    .await;
+    migrated.map_err(|error| error.told(|error| place.error(error)))
 }
 
 /// Checks the schema of a file that is open for reading only.
@@ -108,11 +105,14 @@ pub(super) async fn check(
     table: &Table,
     place: &ErrorContext,
 ) -> Result<(), StoreError> {
-    let mut transaction = connection.begin().await.map_err(|error| place.error(error))?;
-    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
-    schema::is_due(&found, MIGRATIONS, table, false)?;
-    let fits = layout(&mut transaction, table, &COLUMNS).await.map_err(|error| place.error(error))?;
-    if fits { Ok(()) } else { Err(schema::foreign(table).into()) }
+    let checked: Result<(), CatalogError> = async {
+        let mut transaction = connection.begin().await?;
+        let found = inspect::<Sqlite>(&mut transaction, table).await?;
+        schema::is_due(&found, KNOWN.migrations, table, false)?;
+        fits::<Sqlite>(&mut transaction, table, &KNOWN).await
+    }
+    .await;
+    checked.map_err(|error| error.told(|error| place.error(error)))
 }
 
 /// Returns the status of the schema, from one snapshot of the file.
@@ -120,32 +120,53 @@ pub(super) async fn status(
     connection: &mut SqliteConnection,
     table: &Table,
     place: &ErrorContext,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
     let mut transaction = connection.begin().await.map_err(|error| place.error(error))?;
-    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
-    let fits = layout(&mut transaction, table, columns).await.map_err(|error| place.error(error))?;
-    Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
+    current_status::<Sqlite>(&mut transaction, table, known).await.map_err(|error| place.error(error))
+}
+
+/// Checks the tables of an outbox or a delay table, or creates them with `create`.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) async fn open_by(
+    pool: &SqlitePool,
+    table: Table,
+    create: bool,
+    known: &KnownSchema<'_>,
+) -> Result<Table, StoreError> {
+    let place = place(pool, table.name());
+    // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
+    let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
+    migrate(&mut connection, &table, &place, create, known).await?;
+    Ok(table)
 }
 
 /// Returns the status of the schema of an outbox or a delay table, by a connection of the pool, which alone sees a database
 /// in memory.
 #[cfg(any(feature = "delay", feature = "outbox"))]
-pub(super) async fn status_by(
+pub(crate) async fn status_by(
     pool: &SqlitePool,
     table: &Table,
-    known: &[Migration],
-    columns: &[&str],
+    known: &KnownSchema<'_>,
 ) -> Result<SchemaStatus, StoreError> {
     let place = place(pool, table.name());
     let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
-    status(&mut connection, table, &place, known, columns).await
+    status(&mut connection, table, &place, known).await
+}
+
+/// Converts an error of an outbox or a delay table. `sent`: the statement may have been executed.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(crate) fn error_of(pool: &SqlitePool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+    let error = place(pool, table).error(error);
+    if !sent && error.kind() == StoreErrorKind::Ambiguous {
+        return StoreError::new(StoreErrorKind::NotApplied).because(error.to_string()).with_source(error);
+    }
+    error
 }
 
 /// Returns the names of a pool's database for errors.
 #[cfg(any(feature = "delay", feature = "outbox"))]
-pub(super) fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
+fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
     ErrorContext {
         file: pool.connect_options().get_filename().display().to_string(),
         in_memory: false,
@@ -154,49 +175,4 @@ pub(super) fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
         busy_timeout: std::time::Duration::from_secs(5),
         read_only: false,
     }
-}
-
-async fn inspect(connection: &mut SqliteConnection, table: &Table) -> Result<Found, sqlx::Error> {
-    let names = sqlx::query("SELECT name FROM sqlite_schema WHERE name IN (?1, ?2)")
-        .bind(table.name().to_owned())
-        .bind(table.migrations());
-    let names = names.fetch_all(&mut *connection).await?;
-    let there = |name: &str| names.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == name));
-    match (there(table.name()), there(&table.migrations())) {
-        (false, false) => return Ok(Found::Nothing),
-        (true, false) => return Ok(Found::Foreign),
-        (_, true) => {}
-    }
-    let text = format!("SELECT version, checksum FROM \"{}\" ORDER BY version", table.migrations());
-    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(&mut *connection).await?;
-    let read = |row: &sqlx::sqlite::SqliteRow| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?));
-    let rows = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    match (there(table.name()), rows.is_empty()) {
-        // The table was created, recorded and dropped since.
-        (false, false) => Ok(Found::Dropped),
-        (true, true) => Ok(Found::Foreign),
-        _ => Ok(Found::Applied(rows)),
-    }
-}
-
-async fn apply(
-    connection: &mut SqliteConnection,
-    table: &Table,
-    known: &[Migration],
-    applied: usize,
-) -> Result<(), sqlx::Error> {
-    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
-        for statement in step.statements() {
-            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the table has every column that the statements name.
-async fn layout(connection: &mut SqliteConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
-    let columns = sqlx::query("SELECT name FROM pragma_table_info(?1)").bind(table.name().to_owned());
-    let columns = columns.fetch_all(connection).await?;
-    let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    Ok(expected.iter().all(there))
 }

@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions, Connection, Row};
 
 use super::connection::{FairConnection, OpenFile};
 use super::error::{self, ErrorContext};
-use super::migrate::{self, MIGRATIONS};
+use super::migrate::{self, KNOWN};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::queue::Queue;
 use super::record_access::RecordAccess;
@@ -16,7 +16,6 @@ use super::statements::SqliteStatements;
 use super::transactions::Transactions;
 use super::{Inner, SqliteStore};
 use crate::lost_result::LostResult;
-use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
 use crate::table::Table;
 
@@ -70,7 +69,7 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     if builder.read_only {
         migrate::check(&mut connection, &table, &place).await?;
     } else {
-        migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
+        migrate::migrate(&mut connection, &table, &place, create, &KNOWN).await?;
         // Only now: a file that turned out not to be ours keeps its journal.
         if let DatabaseTarget::File(_) = &target {
             use_wal(&mut connection, &place).await?;
@@ -116,7 +115,7 @@ async fn status(builder: &SqliteStoreBuilder) -> Result<SchemaStatus, StoreError
     let (_, reading) = connections(builder, &target);
     let connection = reading.read_only(true).connect().await;
     let mut connection = connection.map_err(|error| place.error(error))?;
-    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    let status = migrate::status(&mut connection, &table, &place, &KNOWN).await?;
     connection.close().await.map_err(|error| place.error(error))?;
     Ok(status)
 }

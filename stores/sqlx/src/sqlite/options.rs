@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
-use super::migrate::{BOOKKEEPING, MIGRATIONS};
-use crate::schema::{self, SchemaStep};
+use super::migrate::KNOWN;
+use crate::schema::SchemaStep;
 use crate::table::Table;
 
 /// The point at which a write is complete.
@@ -155,7 +155,7 @@ impl SqliteStoreBuilder {
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
-        Ok(schema::steps(MIGRATIONS, &Table::new(&self.table)?, &BOOKKEEPING))
+        Ok(KNOWN.steps::<sqlx::Sqlite>(&Table::new(&self.table)?))
     }
 
     /// Returns a builder that opens the same file again, even after this process has changed its working directory.

@@ -6,8 +6,8 @@ use idempotent_core::{BrowseOrder, Key, OrderStore, OrderTablePage, StoreError, 
 use sqlx::Row;
 
 use super::SqliteStore;
-use super::columns::id;
 use super::connection::query;
+use super::record_access::id;
 use crate::order::{OrderPage, STEP};
 use crate::row::micros;
 

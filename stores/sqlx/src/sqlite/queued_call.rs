@@ -12,7 +12,6 @@ use crate::answer;
 #[async_trait]
 pub(super) trait QueuedCall: Send + Sync {
     fn key(&self) -> &Key;
-    /// Its number in the queues.
     fn number(&self) -> u64;
     /// Takes the protocol's answer.
     fn step(&mut self, found: Option<&Record>, now: Timestamp) -> Write;

@@ -2,14 +2,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use idempotent_core::{ClaimHandle, Clock, Key, Record, StoreError, Timestamp};
+use idempotent_core::{ClaimHandle, Clock, Key, Record, StoreError, StoreErrorKind, Timestamp};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, ValueRef};
 
-use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, FairConnection, Query, query};
 use super::error::ErrorContext;
 use super::statements::SqliteStatements;
 use crate::lost_result::LostResult;
-use crate::row::{self, signed};
+use crate::row::{self, COLUMNS, Cells, signed};
 
 /// The access to the records of a store.
 #[derive(Debug)]
@@ -59,4 +60,32 @@ pub(super) fn held_query(sql: &Arc<str>, held: &ClaimHandle) -> Query {
     // A number that no column holds is no grant's.
     let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)
+}
+
+pub(super) fn id(key: &Key) -> Box<[u8]> {
+    Box::new(key.hash().to_be_bytes())
+}
+
+pub(super) fn owner(token: u128) -> Box<[u8]> {
+    Box::new(token.to_be_bytes())
+}
+
+impl Cells for SqliteRow {
+    fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error> {
+        self.try_get(at)
+    }
+
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error> {
+        if self.try_get_raw(at)?.is_null() { Ok(None) } else { self.try_get(at).map(Some) }
+    }
+}
+
+/// Returns the time of the statement that read the row. An SQLite version without `unixepoch(…, 'subsec')` returns
+/// null.
+pub(super) fn now(row: &SqliteRow) -> Result<Timestamp, StoreError> {
+    let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
+    now.and_then(|now| u64::try_from(now).ok()).map(Timestamp).ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Schema)
+            .because("SQLite returned no time in milliseconds: use SQLite 3.42 or later")
+    })
 }

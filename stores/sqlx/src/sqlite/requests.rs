@@ -9,10 +9,9 @@ use idempotent_core::{
 };
 
 use super::claim_row::ClaimRow;
-use super::columns::{id, owner};
 use super::connection::{ConnectionGuard, Query, query};
 use super::error;
-use super::record_access::{RecordAccess, held_query};
+use super::record_access::{RecordAccess, held_query, id, owner};
 use crate::answer;
 use crate::lost_result::LostResult;
 use crate::row::{self, micros, signed};

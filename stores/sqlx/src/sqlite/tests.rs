@@ -9,9 +9,9 @@ use idempotent_core::{
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{ConnectOptions, Row};
 
-use super::migrate::{MIGRATIONS, migrate};
+use super::migrate::{KNOWN, MIGRATIONS, migrate};
 use super::*;
-use crate::schema::Migration;
+use crate::schema::{KnownSchema, Migration};
 use crate::table::Table;
 
 pub(super) fn key(part: &str) -> Key {
@@ -121,7 +121,9 @@ async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
     let mut turn = store.0.access.writer.turn().await.unwrap();
     let connection = turn.connection().unwrap();
     let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], broken];
-    let error = migrate(connection, &table, &store.0.access.place, true, &steps).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, true, &KnownSchema { migrations: &steps, ..KNOWN })
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("layout"), "{error}");
     let columns = "SELECT count(*) FROM pragma_table_info('idempotent_record')";
     let versions = "SELECT max(version) FROM idempotent_record_migrations";
@@ -130,15 +132,19 @@ async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
     assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 3);
 
     let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], Migration { name: "later", sql: ADDED }];
-    let error = migrate(connection, &table, &store.0.access.place, false, &steps).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, false, &KnownSchema { migrations: &steps, ..KNOWN })
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("schema version 3, needed is 4"), "{error}");
     for _ in 0..2 {
-        migrate(connection, &table, &store.0.access.place, true, &steps).await.unwrap();
+        migrate(connection, &table, &store.0.access.place, true, &KnownSchema { migrations: &steps, ..KNOWN })
+            .await
+            .unwrap();
         assert_eq!(number(sqlx::query(columns).fetch_one(&mut *connection).await.unwrap()), 17);
         assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 4);
     }
     // The version before refuses what the one after made.
-    let error = migrate(connection, &table, &store.0.access.place, true, MIGRATIONS).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, true, &KNOWN).await.unwrap_err();
     assert!(error.to_string().contains("schema version 4, supported is 3"), "{error}");
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))), "no transaction was left open");
@@ -160,13 +166,6 @@ async fn a_connection_that_was_lost_is_opened_again() {
     assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-}
-
-/// Checks the text of released migrations: every existing database would refuse another text.
-#[test]
-fn a_released_migration_is_never_edited() {
-    let sums: Vec<_> = MIGRATIONS.iter().map(|step| step.checksum()[..4].to_vec()).collect();
-    assert_eq!(sums, [[32, 30, 63, 67], [225, 233, 125, 180], [60, 53, 239, 129]]);
 }
 
 #[tokio::test]

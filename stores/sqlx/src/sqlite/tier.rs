@@ -10,13 +10,13 @@ use idempotent_core::{
 use sqlx::sqlite::SqliteRow;
 use sqlx::{ConnectOptions, Row};
 
-use super::columns::id;
 use super::connection::{FairConnection, OpenFile};
-use super::migrate::migrate_to;
+use super::migrate::migrate;
 use super::open::{connections, place, use_wal};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
+use super::record_access::id;
 use crate::row::signed;
-use crate::schema::Migration;
+use crate::schema::{KnownSchema, Migration};
 use crate::table::Table;
 
 /// A file on the disk of one process as the fast tier of a [`TieredStore`](idempotent_core::TieredStore), whose records are in
@@ -60,7 +60,11 @@ struct TierFile {
 }
 
 const TABLE: &str = "idempotent_tier";
-const COLUMNS: [&str; 6] = ["id", "until_at", "fencing", "fact_until", "fingerprint", "value"];
+const KNOWN: KnownSchema<'static> = KnownSchema {
+    migrations: MIGRATIONS,
+    columns: &["id", "until_at", "fencing", "fact_until", "fingerprint", "value"],
+    skips_locked: false,
+};
 
 /// A row without a fencing number is a bar. `until_at` is the end of the row, and `fact_until` the end that readers of the fact
 /// compare with their clocks.
@@ -114,7 +118,7 @@ impl SqliteTier {
         let place = Arc::new(place(&builder, &target, &table));
         let (writing, reading) = connections(&builder, &target);
         let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
-        migrate_to(&mut connection, &table, &place, true, MIGRATIONS, &COLUMNS).await?;
+        migrate(&mut connection, &table, &place, true, &KNOWN).await?;
         use_wal(&mut connection, &place).await?;
         let file = OpenFile::of(&target);
         let reader = FairConnection::new(reading, place.clone(), file.clone(), None);

@@ -8,7 +8,6 @@ use std::fmt;
 
 use idempotent_core::{Call, ClaimRequest, Identity, Key, Outcome, Rejection, Scene};
 
-/// A call of this key.
 fn call(key: &str) -> Call {
     Call::new(Identity::new(Scene::Named("inbox".into()), "tests", key))
 }

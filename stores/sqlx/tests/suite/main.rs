@@ -6,10 +6,8 @@
 mod delay;
 mod inbox;
 mod insert_only;
-mod keys;
 mod mysql;
 mod outbox;
-mod pages;
 mod postgres;
 mod processes;
 mod protocol;

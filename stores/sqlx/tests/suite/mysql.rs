@@ -17,10 +17,10 @@ pub(crate) mod fixture;
 mod health;
 #[path = "server/insert_only.rs"]
 mod insert_only;
-#[path = "server/pages.rs"]
-mod pages;
 #[path = "server/protocol.rs"]
 mod protocol;
+#[path = "server/purge.rs"]
+mod purged;
 #[path = "server/read_only.rs"]
 mod read_only;
 #[path = "server/recent_keys.rs"]
@@ -29,8 +29,6 @@ mod recent_keys;
 mod results;
 #[path = "server/setup.rs"]
 mod setup;
-#[path = "server/step_purge.rs"]
-mod step_purge;
 mod store_laws;
 #[path = "server/tiered.rs"]
 mod tiered;

@@ -18,14 +18,14 @@ pub(crate) mod fixture;
 mod health;
 #[path = "server/insert_only.rs"]
 mod insert_only;
-#[path = "server/pages.rs"]
-mod pages;
 mod partitions;
 mod plans;
 mod pooler;
 #[path = "server/protocol.rs"]
 mod protocol;
 mod purge;
+#[path = "server/purge.rs"]
+mod purged;
 #[path = "server/read_only.rs"]
 mod read_only;
 #[path = "server/recent_keys.rs"]
@@ -34,8 +34,6 @@ mod recent_keys;
 mod results;
 #[path = "server/setup.rs"]
 mod setup;
-#[path = "server/step_purge.rs"]
-mod step_purge;
 mod steps;
 mod store_laws;
 #[path = "server/tiered.rs"]

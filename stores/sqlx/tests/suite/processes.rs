@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use idempotent_core::{Batch, Claim, FencingToken, ReleaseKind, Settled, StateKind, Store, StoreErrorKind};
+use idempotent_core::{Batch, Claim, ReleaseKind, Settled, Store, StoreErrorKind};
 use idempotent_sqlx::SqliteStore;
-use sqlx::{ConnectOptions, Row};
+use sqlx::Row;
 
 use crate::support::{Place, done, held, key, release, request};
 
@@ -166,30 +166,6 @@ async fn a_killed_process_leaves_a_usable_file_with_all_it_had_answered() {
     assert_eq!(place.count("SELECT count(*) FROM idempotent_record WHERE fencing > 0").await % 8, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_64_tasks_on_one_key_is_granted_in_each_round() {
-    let place = Place::new();
-    let (store, a) = (place.open().await, key("a"));
-    let mut last = FencingToken(0);
-    for round in 0..20_u128 {
-        let claims = (1..=64).map(|task| {
-            let (store, request) = (store.clone(), request(&a, round * 100 + task));
-            tokio::spawn(async move { (request.owner, store.claim(&request).await.unwrap()) })
-        });
-        let mut winners = Vec::new();
-        for claim in futures_util::future::join_all(claims).await {
-            match claim.unwrap() {
-                (owner, Claim::Acquired(grant)) => winners.push((owner, grant)),
-                (_, answer) => assert!(matches!(answer, Claim::InFlight(_)), "{answer:?}"),
-            }
-        }
-        let [(owner, grant)] = &winners[..] else { panic!("{winners:?}") };
-        assert!(grant.fencing > last);
-        last = grant.fencing;
-        assert_eq!(store.release(&held(&a, owner.0), &release(ReleaseKind::Delete)).await.unwrap(), Settled::Done);
-    }
-}
-
 /// A transaction that becomes a writing one only later would make one of two batches fail immediately, with any busy
 /// timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -334,19 +310,4 @@ async fn a_read_only_file_is_denied_with_path_and_remedy() {
     for word in ["records.db", "read-only", "must be writable"] {
         assert!(refused.contains(word), "{word:?} is not in: {refused}");
     }
-}
-
-#[tokio::test]
-async fn a_second_store_on_the_same_file_sees_what_the_first_did() {
-    let place = Place::new();
-    let (one, two, a) = (place.open().await, place.open().await, key("a"));
-    assert!(matches!(one.claim(&request(&a, 1)).await, Ok(Claim::Acquired(_))));
-    assert!(matches!(two.claim(&request(&a, 2)).await, Ok(Claim::InFlight(_))));
-    let lost = two.complete(&held(&a, 2), &done(b"2")).await.unwrap();
-    assert_eq!(lost, Settled::Lost { now: StateKind::Consuming });
-    one.complete(&held(&a, 1), &done(b"1")).await.unwrap();
-    assert!(matches!(two.claim(&request(&a, 2)).await, Ok(Claim::Consumed(_))));
-    let reading = sqlx::sqlite::SqliteConnectOptions::new().filename(&place.path).read_only(true);
-    let mode = sqlx::raw_sql("PRAGMA journal_mode").fetch_one(&mut reading.connect().await.unwrap()).await.unwrap();
-    assert_eq!(mode.get::<&str, _>(0), "wal");
 }

@@ -24,7 +24,7 @@ pub(crate) async fn follows_the_database(
     let current = status().await;
     assert!(current.is_current() && current.found == known, "{current:?}");
 
-    let problem = async |text: &str, kind: SchemaProblemKind, found: u32| {
+    let problem = async |text: &str, kind: SchemaProblemKind, found: u32, words: &[&str]| {
         execute(text.replace("TABLE_NAME", table).replace("NEXT", &(known + 1).to_string())).await;
         let status = status().await;
         assert_eq!((status.found, status.known, status.is_current()), (found, known, false), "{text}");
@@ -32,22 +32,25 @@ pub(crate) async fn follows_the_database(
         let problem = status.problem.unwrap();
         assert_eq!(problem.kind(), kind, "{problem}");
         let (refused, converted) = (open().await, StoreError::from(problem));
+        assert!(words.iter().all(|word| refused.to_string().contains(word)), "{words:?} are not in: {refused}");
         assert_eq!(refused.to_string(), converted.to_string());
         assert_eq!(converted.kind() == StoreErrorKind::Foreign, kind == SchemaProblemKind::ForeignTable);
     };
     let newer = "INSERT INTO TABLE_NAME_migrations SELECT NEXT, checksum, applied_at FROM TABLE_NAME_migrations \
                  WHERE version = 1";
-    problem(newer, SchemaProblemKind::NewerVersion, known + 1).await;
+    let numbers = [&*format!("schema version {}", known + 1), &format!("supported is {known}")];
+    problem(newer, SchemaProblemKind::NewerVersion, known + 1, &numbers).await;
     // The newest version becomes one that follows a gap.
     let gap = "DELETE FROM TABLE_NAME_migrations WHERE version = NEXT; \
                UPDATE TABLE_NAME_migrations SET version = version + 100 WHERE version = 1";
-    problem(gap, SchemaProblemKind::MissingMigration, 101).await;
+    let first = format!("migration 1 `{}`", steps[0].name());
+    problem(gap, SchemaProblemKind::MissingMigration, 101, &[&first, "restore the row"]).await;
     let edited = "UPDATE TABLE_NAME_migrations SET version = 1 WHERE version = 101; \
                   UPDATE TABLE_NAME_migrations SET checksum = substr(checksum, 1, 3) WHERE version = 1";
-    problem(edited, SchemaProblemKind::EditedMigration, known).await;
-    problem("DROP TABLE TABLE_NAME", SchemaProblemKind::DroppedTable, 0).await;
+    problem(edited, SchemaProblemKind::EditedMigration, known, &[&first, table, "another text"]).await;
+    problem("DROP TABLE TABLE_NAME", SchemaProblemKind::DroppedTable, 0, &["_migrations", "drop that one too"]).await;
     let foreign = "DROP TABLE TABLE_NAME_migrations; CREATE TABLE TABLE_NAME (a int)";
-    problem(foreign, SchemaProblemKind::ForeignTable, 0).await;
+    problem(foreign, SchemaProblemKind::ForeignTable, 0, &[table, "a different layout"]).await;
 }
 
 #[tokio::test]

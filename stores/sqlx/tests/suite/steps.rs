@@ -8,7 +8,7 @@ use idempotent_core::{
 };
 use idempotent_testkit::VirtualClock;
 
-use crate::support::{Place, key, request};
+use crate::support::{Place, key, purges_steps_as_asked, request, stopped_clock};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -47,21 +47,11 @@ async fn steps_go_when_their_record_is_purged_and_no_sooner() {
 
 #[tokio::test]
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
-    let place = Place::new();
-    let clock = VirtualClock::new();
-    let store = place.builder().clock(Arc::new(clock.clone())).open().await.unwrap();
-    for part in ["a", "b", "c", "d", "e"] {
-        assert!(matches!(store.claim(&ask(part)).await.unwrap(), Claim::Acquired(_)));
-        for at in 0..3 {
-            assert_eq!(store.note(&held(part), &done(&at.to_string(), at), HOUR).await.unwrap(), Settled::Done);
-        }
-    }
-    place.sql("DELETE FROM idempotent_record").await;
-    clock.advance(HOUR).await;
-    for (at_most, left) in [(0, 15), (2, 9), (1, 6), (usize::MAX, 0)] {
-        assert_eq!(store.purge(at_most).await.unwrap(), 0);
-        assert_eq!(place.count("SELECT count(*) FROM idempotent_record_steps").await, left, "{at_most}");
-    }
+    let (place, clock) = (Place::new(), stopped_clock());
+    let store = place.builder().clock(clock.clone()).open().await.unwrap();
+    let delete = async || place.sql("DELETE FROM idempotent_record").await;
+    let count = async || place.count("SELECT count(*) FROM idempotent_record_steps").await;
+    purges_steps_as_asked(&store, &clock, delete, count, [15, 9, 6, 0]).await;
 }
 
 #[tokio::test]

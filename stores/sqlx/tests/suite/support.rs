@@ -1,45 +1,20 @@
 //! Shared parts of the tests.
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits,
-    Release, ReleaseKind, Scene, Store, Timer, Timestamp,
+    Batch, ClaimHandle, ClaimRequest, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits, Purge,
+    Release, ReleaseKind, Scene, Settled, StepRecord, StepState, StepStore, Store,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
+use idempotent_testkit::VirtualClock;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
-/// A clock that only a test moves.
-#[derive(Debug, Default)]
-pub(crate) struct Manual(AtomicU64);
-
-impl Manual {
-    pub(crate) const START: u64 = 1_750_000_000_000_000;
-
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(Self::START)))
-    }
-
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for Manual {
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep_until(&self, _: Instant) -> Timer {
-        Box::pin(std::future::pending())
-    }
+/// Returns a clock that only a test moves, by [`jump`](VirtualClock::jump).
+pub(crate) fn stopped_clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new())
 }
 
 /// A folder that goes with the test, and the path of a database in it.
@@ -164,4 +139,28 @@ pub(crate) async fn pages_are_bounded(store: &(impl Store + Batch)) {
     assert_eq!(first.entries.len(), 10_000);
     let second = search.search(&KeyFilter::all(), first.next, limits).await.unwrap();
     assert_eq!((second.entries.len(), second.next), (1, None));
+}
+
+/// Asserts that a purge removes the steps of no more records than it was asked for. `delete_records` removes the records by SQL.
+pub(crate) async fn purges_steps_as_asked<T: PartialEq + std::fmt::Debug>(
+    store: &(impl Store + StepStore + Purge),
+    clock: &VirtualClock,
+    delete_records: impl AsyncFn(),
+    count_steps: impl AsyncFn() -> T,
+    left: [T; 4],
+) {
+    let hour = Duration::from_secs(3_600);
+    for part in ["a", "b", "c", "d", "e"] {
+        store.claim(&request(&key(part), 1)).await.unwrap();
+        for place in 0..3 {
+            let step = StepRecord { name: place.to_string().into(), place, state: StepState::Done, value: None };
+            assert_eq!(store.note(&held(&key(part), 1), &step, hour).await.unwrap(), Settled::Done);
+        }
+    }
+    delete_records().await;
+    clock.jump(hour);
+    for (at_most, left) in [0, 2, 1, usize::MAX].into_iter().zip(left) {
+        assert_eq!(store.purge(at_most).await.unwrap(), 0);
+        assert_eq!(count_steps().await, left, "{at_most}");
+    }
 }

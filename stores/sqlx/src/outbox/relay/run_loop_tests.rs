@@ -28,7 +28,6 @@ impl Publish for NoBroker {
     }
 }
 
-/// Returns a relay that is not run, and its clock.
 fn relay(batch: u32) -> (Relay<Sqlite>, VirtualClock) {
     let table = Table::new("outbox").unwrap();
     let outbox = Outbox(Arc::new(OutboxInner {

@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 
 use crate::mysql::fixture::{Place, sql};
 use crate::mysql::setup::refused;
-use crate::support::{Manual, done, held, key, release, request};
+use crate::support::{done, held, key, release, request, stopped_clock};
 
 /// Creates stores with the statements for MySQL, which MariaDB also accepts.
 async fn as_on_mysql() -> Subject {
@@ -208,15 +208,15 @@ async fn a_url_without_a_database_is_refused() {
 
 #[tokio::test]
 async fn a_deleted_key_keeps_its_row_for_a_minute() {
-    let (place, clock) = (Place::new(), Manual::new());
+    let (place, clock) = (Place::new(), stopped_clock());
     let store = place.builder().clock(clock.clone()).connect().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
-    clock.advance(Duration::from_secs(1));
+    clock.jump(Duration::from_secs(1));
     store.release(&held(&key("a"), 1), &release(ReleaseKind::Delete)).await.unwrap();
     assert_eq!(store.peek(&key("a")).await.unwrap(), None);
-    clock.advance(Duration::from_secs(59));
+    clock.jump(Duration::from_secs(59));
     assert_eq!(store.purge(10).await.unwrap(), 0, "a statement that began before may still be on its way");
-    clock.advance(Duration::from_secs(1));
+    clock.jump(Duration::from_secs(1));
     assert_eq!(store.purge(10).await.unwrap(), 1);
 }
 

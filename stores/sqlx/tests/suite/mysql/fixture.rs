@@ -18,8 +18,6 @@ pub(crate) type Connection = MySqlConnection;
 pub(crate) const NAME: &str = "MariaDB or MySQL";
 pub(crate) const SCHEME: &str = "mysql";
 const ADMIN: &str = "root";
-/// The notation of a byte.
-pub(crate) const BYTE: &str = "x'00'";
 const PARAMETER: &str = "?";
 pub(crate) const NO_TABLE: &str = "error 1146";
 pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) =

@@ -19,8 +19,6 @@ pub(crate) type Connection = PgConnection;
 pub(crate) const NAME: &str = "PostgreSQL";
 pub(crate) const SCHEME: &str = "postgres";
 const ADMIN: &str = "postgres";
-/// The notation of a byte.
-pub(crate) const BYTE: &str = "'\\x00'";
 const PARAMETER: &str = "$1";
 pub(crate) const NO_TABLE: &str = "42P01";
 pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) = (StoreErrorKind::Schema, &["schema", "3F000"]);

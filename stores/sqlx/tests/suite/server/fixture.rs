@@ -1,8 +1,5 @@
 //! One server for all tests of this binary, and a table for each: the same for every server but for what its own `place`
 //! names.
-#[path = "damage.rs"]
-mod damage;
-
 use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +10,6 @@ use idempotent_testkit::{Damage, DamageInjector};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Executor, Pool, Row};
 
-use self::damage::change;
 use super::{
     ADMIN, Builder, Connection, Db, LOCK, OTHER_LAYOUT, PARAMETER, ROW_TEXT, Server, Store, UNLOCK, WAITING, creating,
     sql,
@@ -84,6 +80,20 @@ impl Place {
     /// Damages rows without the store's knowledge.
     pub(crate) fn rows(&self) -> Rows {
         Rows { pool: self.other(), table: self.table.clone() }
+    }
+}
+
+/// Returns the assignment that damages a record, or `None` if the type of the column prevents this damage.
+fn change(damage: Damage) -> Option<&'static str> {
+    match damage {
+        Damage::CutOff => Some("owner = substr(owner, 1, 3)"),
+        Damage::Noise => Some("attempt = 1099511627776"),
+        Damage::NewerVersion => Some("v = 999"),
+        Damage::NoOwner => Some("owner = NULL"),
+        Damage::BadFencing => Some("fencing = -5"),
+        Damage::EndlessLease => Some("until_at = 253402300799000000, expires_at = 253402300799000000"),
+        Damage::UnknownState => Some("state = 9"),
+        _ => None,
     }
 }
 

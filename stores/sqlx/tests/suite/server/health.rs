@@ -25,7 +25,6 @@ pub(crate) fn expect(report: &HealthReport, subject: &str, severity: Severity, w
     }
 }
 
-/// Opens the store of a place as another user.
 pub(crate) async fn open_by(place: &Place, user: &str, read_only: bool) -> Store {
     let builder = Store::builder(place.url_by(user)).table(&place.table).timeout(Duration::from_secs(60));
     builder.read_only(read_only).connect().await.unwrap()

@@ -8,6 +8,7 @@ use idempotent_sqlx::SchemaStep;
 use super::fixture::{self, Place, Store as ServerStore, sql};
 use super::tls::MODE;
 use crate::support::{key, request};
+use crate::tables::open_on_printed_migrations;
 
 #[track_caller]
 pub(crate) fn refused<T: Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &[&str]) {
@@ -37,50 +38,26 @@ async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
         StoreErrorKind::Schema,
         &[&format!("`{}` is missing", place.table), "`create(true)`", fixture::NO_TABLE],
     );
-    refused(place.builder().connect().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
-}
-
-#[tokio::test]
-async fn another_schema_version_is_reported_with_both_numbers() {
-    let place = Place::new();
-    place.open().await;
-    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, fixture::BYTE));
-    refused(place.builder().connect().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
-    sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
-    let open = place.builder().create(false).connect().await;
-    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
-    place.open().await;
-    place.builder().create(false).connect().await.unwrap();
-}
-
-/// The SQL text of these migrations, as an administrator would execute it.
-fn script(steps: &[SchemaStep]) -> String {
-    steps.iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test]
 async fn a_store_opens_on_tables_that_an_administrator_created() {
     let place = Place::new();
-    sql(&script(&place.builder().schema_steps().unwrap()));
-    // The setting `create` applies nothing twice.
-    for create in [false, true] {
-        let store = place.builder().create(create).connect().await.unwrap();
-        assert!(matches!(store.claim(&request(&key(&format!("{create}")), 1)).await.unwrap(), Claim::Acquired(_)));
-        assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
-    }
+    let steps = place.builder().schema_steps().unwrap();
+    assert_eq!(steps.iter().map(SchemaStep::version).collect::<Vec<_>>(), [1, 2, 3]);
+    let open = async |create| place.builder().create(create).connect().await;
+    open_on_printed_migrations(&steps, async |text: String| drop(sql(&text)), open).await;
+    assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
 }
 
 #[tokio::test]
-async fn missing_migrations_are_named_and_can_be_applied_by_an_administrator() {
+async fn an_empty_table_of_migrations_has_version_0() {
     let place = Place::new();
-    let steps = place.builder().schema_steps().unwrap();
-    let (first, rest) = steps.split_at(1);
-    assert_eq!(steps.iter().map(SchemaStep::version).collect::<Vec<_>>(), [1, 2, 3]);
-    sql(&script(first));
-    let words =
-        ["has schema version 1, needed is 3", "2 `steps of runs`, 3 `order tables of streams`", "schema_steps()"];
-    refused(place.builder().create(false).connect().await, StoreErrorKind::Schema, &words);
-    sql(&script(rest));
+    place.open().await;
+    sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
+    let open = place.builder().create(false).connect().await;
+    refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
+    place.open().await;
     place.builder().create(false).connect().await.unwrap();
 }
 
@@ -109,15 +86,6 @@ async fn an_open_that_is_dropped_on_the_way_can_be_repeated() {
     }
     let store = place.open().await;
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
-}
-
-#[tokio::test]
-async fn a_migration_with_another_text_is_named() {
-    let place = Place::new();
-    place.open().await;
-    sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, fixture::BYTE));
-    let words = ["migration 1 `record table`", &place.table, "another text"];
-    refused(place.builder().connect().await, StoreErrorKind::Schema, &words);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::commits::proxied;
 use super::fixture::{Place, server};
 use super::world::{Own, World};
 use crate::inbox::{Failure, call, key, released, request};
-use crate::support::Manual;
+use crate::support::stopped_clock;
 
 const INSERT: &str = "INSERT INTO effects(name) SELECT $1 FROM claimed";
 
@@ -144,7 +144,7 @@ async fn a_key_in_another_transaction_is_in_flight_and_has_no_effect() {
 #[tokio::test]
 async fn an_expired_lease_is_taken_over_in_a_transaction() {
     let place = Place::new();
-    let clock = Manual::new();
+    let clock = stopped_clock();
     let world = World::new().await;
     let shared: Arc<dyn Clock> = clock.clone();
     let store = place.builder().clock(shared).create(true).connect().await.unwrap();
@@ -153,7 +153,7 @@ async fn an_expired_lease_is_taken_over_in_a_transaction() {
     assert!(matches!(store.claim(&abandoned).await.unwrap(), Claim::Acquired(_)));
     let (answer, _) = execute(&world, &inbox, call("a"), "a").await;
     assert!(matches!(answer, Err(Failure::Rejected(Rejection::InFlight { .. }))), "{answer:?}");
-    clock.advance(Duration::from_secs(2));
+    clock.jump(Duration::from_secs(2));
     assert_eq!(execute(&world, &inbox, call("a"), "a").await.1, Some(Outcome::Ran));
     assert_eq!(execute(&world, &inbox, call("a"), "a").await.1, Some(Outcome::Replayed));
     // The clock of the store is the last parameter.

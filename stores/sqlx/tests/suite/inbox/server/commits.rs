@@ -15,7 +15,6 @@ pub(super) async fn run(world: &World, leased: bool, name: &str) -> (Result<(), 
     Outcome::capture(inbox.run(call(name), async |mut tx: Own| Ok(world.effect(&mut tx, name).await?))).await
 }
 
-/// Creates a place with a proxy.
 pub(super) async fn proxied() -> (Proxy, Place) {
     let proxy = Proxy::start(&server().address()).await;
     let mut place = Place::new();

@@ -44,7 +44,6 @@ impl World {
         AssertSqlSafe(text.to_owned())
     }
 
-    /// The effect.
     pub(super) async fn effect(&self, tx: &mut Tx, key: &str) -> sqlx::Result<()> {
         sqlx::query("INSERT INTO effects(key) VALUES ($1)").bind(key).execute(&mut **tx).await.map(drop)
     }

@@ -339,9 +339,7 @@ async fn a_postponed_delivery_removes_only_its_own_mark() {
 async fn a_void_message_stays_void_and_a_dead_one_that_was_done_after_all_is_confirmed() {
     let world = World::new().await;
     world.put(&[message("void"), message("dead")]).await;
-    let mut tx = world.begin().await;
-    world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
-    tx.commit().await.unwrap();
+    world.void("void").await;
     world.conclude("dead", 1, DeliveryResult::DeadLettered).await;
     assert_eq!(world.status("dead").await, OutboxStatus::Dead);
     for id in ["void", "dead"] {

@@ -45,9 +45,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     let world = World::new().await;
     let ids = ["first", "done", "aside", "failed", "off", "twice", "void"];
     world.put(&ids.map(message)).await;
-    let mut tx = world.begin().await;
-    world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
-    tx.commit().await.unwrap();
+    world.void("void").await;
     let noted = world.receipts(&[&ids[..], &["strange"]].concat()).await;
     world.outbox.received(&noted).await.unwrap();
     use DeliveryResult::{DeadLettered, Deferred, Done, Failed};

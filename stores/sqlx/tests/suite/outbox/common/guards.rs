@@ -200,9 +200,7 @@ async fn the_settlement_time_of_a_message_is_known_and_an_open_message_has_none(
     assert_eq!(world.rows("outbox WHERE settled_at IS NULL").await, 2);
     assert_eq!(world.round().await.given_up, 1);
     assert_eq!(settled_now(&world).await, 1, "dead");
-    let mut tx = world.begin().await;
-    world.outbox.resend(&mut tx, "a", "anna", "bound now").await.unwrap();
-    tx.commit().await.unwrap();
+    world.resend("a").await;
     assert_eq!(world.rows("outbox WHERE settled_at IS NULL").await, 2, "open again");
     let again = world.stub("a").await;
     assert_eq!((again.status, again.sends, again.failures, again.queue), (OutboxStatus::Unconfirmed, 0, 0, None));

@@ -99,9 +99,7 @@ async fn one_sent_by_hand_goes_out_though_it_waits_in_its_queue() {
     world.round().await;
     world.pass(20);
     assert_eq!(world.round().await.sent, 0, "queued");
-    let mut tx = world.begin().await;
-    world.outbox.resend(&mut tx, "a", "anna", "that queue is gone").await.unwrap();
-    tx.commit().await.unwrap();
+    world.resend("a").await;
     let again = world.stub("a").await;
     assert_eq!((again.sends, again.queue, again.place), (0, None, None), "wherever it lies");
     assert_eq!(world.round().await.sent, 1);
@@ -116,9 +114,7 @@ async fn a_message_resent_by_an_operator_does_not_wait_for_its_consumer() {
     world.log(1, &world.bytes("a"), None, world.micros()).await;
     world.pass(15);
     assert_eq!(world.round().await.sent, 0, "a consumer has it");
-    let mut tx = world.begin().await;
-    world.outbox.resend(&mut tx, "a", "anna", "that consumer is gone").await.unwrap();
-    tx.commit().await.unwrap();
+    world.resend("a").await;
     assert_eq!(world.round().await.sent, 1);
 }
 
@@ -154,9 +150,7 @@ async fn one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
         let relay = world.relay().alerts(acted.clone());
         let person = async {
             acted.told.notified().await;
-            let mut tx = world.begin().await;
-            world.outbox.resend(&mut tx, "a", "anna", "there is such a topic now").await.unwrap();
-            tx.commit().await.unwrap();
+            world.resend("a").await;
             if is_taken_at_once {
                 // The lease of the message is free again.
                 assert_eq!(world.round().await.sent, 1);

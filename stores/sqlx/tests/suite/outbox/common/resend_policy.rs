@@ -92,9 +92,7 @@ async fn after_each_sending_count_next_time_and_offset_are_new() {
 async fn a_voided_message_is_never_sent() {
     let world = World::new().await;
     world.put(&[message("a"), message("b")]).await;
-    let mut tx = world.begin().await;
-    world.outbox.void(&mut tx, "a", "anna", "paid twice").await.unwrap();
-    tx.commit().await.unwrap();
+    world.void("a").await;
     assert_eq!(world.round().await.sent, 1);
     world.pass(10_000);
     world.round().await;

@@ -75,12 +75,6 @@ impl World {
     async fn consumers(&self) -> i64 {
         self.rows("outbox_log WHERE kind = 2").await
     }
-
-    async fn void(&self, id: &str) {
-        let mut tx = self.begin().await;
-        self.outbox.void(&mut tx, id, "anna", "paid in cash").await.unwrap();
-        tx.commit().await.unwrap();
-    }
 }
 
 #[tokio::test]

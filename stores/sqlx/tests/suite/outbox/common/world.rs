@@ -13,13 +13,13 @@ use sqlx::{AssertSqlSafe, Pool, Transaction};
 use super::backend::{self, Db};
 use crate::outbox::broker::{Bell, Broker};
 use crate::outbox::mutant;
-use crate::support::Manual;
+use crate::support::stopped_clock;
 
 pub(crate) struct World {
     pub(crate) pool: Pool<Db>,
     pub(crate) table: String,
     pub(crate) outbox: Outbox<Db>,
-    pub(crate) clock: Arc<Manual>,
+    pub(crate) clock: Arc<VirtualClock>,
     pub(crate) broker: Arc<Broker>,
     pub(crate) bell: Arc<Bell>,
     statements: Arc<Mutex<BTreeMap<&'static str, u32>>>,
@@ -42,7 +42,7 @@ impl World {
     /// Creates an outbox whose statements `edit` changes, as if another program acted between two statements.
     pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         let (pool, table, kept) = backend::fixture("outbox").await;
-        let clock = Manual::new();
+        let clock = stopped_clock();
         let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let counted = statements.clone();
         let builder = Outbox::builder(pool.clone()).table(&table).create(true).clock(clock.clone());
@@ -61,6 +61,20 @@ impl World {
 
     pub(crate) async fn round(&self) -> RelayRound {
         self.relay().round().await.unwrap()
+    }
+
+    /// Voids a message, as an operator.
+    pub(crate) async fn void(&self, id: &str) {
+        let mut tx = self.begin().await;
+        self.outbox.void(&mut tx, id, "anna", "paid in cash").await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Resends a message, as an operator.
+    pub(crate) async fn resend(&self, id: &str) {
+        let mut tx = self.begin().await;
+        self.outbox.resend(&mut tx, id, "anna", "the queue is gone").await.unwrap();
+        tx.commit().await.unwrap();
     }
 
     pub(crate) async fn begin(&self) -> Transaction<'static, Db> {
@@ -123,7 +137,7 @@ impl World {
     }
 
     pub(crate) fn pass(&self, seconds: u64) {
-        self.clock.advance(Duration::from_secs(seconds));
+        self.clock.jump(Duration::from_secs(seconds));
     }
 }
 
