@@ -1,11 +1,11 @@
-//! The handler of a callback.
+//! The handler of a callback, and the places at which a worker can be stopped in it, so that it can be killed there.
+use clap::ValueEnum;
 use idempotent::steps::step_key;
 use idempotent::{Rejection, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::Transaction;
 
 use crate::database::OrderDatabase;
-use crate::place::{Place, StopPoint};
 use crate::services::{CallError, Services};
 
 /// The body of a callback.
@@ -52,4 +52,39 @@ pub(crate) async fn payment_callback<Db: OrderDatabase>(
     stop.reach(Place::Credited, &result.order).await;
     println!("{}: paid {} cents", result.order, result.cents);
     Ok(())
+}
+
+/// A place in the handling of a callback, in their order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Place {
+    /// The message is delivered, and the key is not claimed
+    Received,
+    /// The key is claimed
+    Claimed,
+    /// The order is paid in the transaction
+    Paid,
+    /// The ticket is issued
+    Ticketed,
+    /// The points are added
+    Credited,
+    /// The transaction is committed, and the message is not acknowledged
+    Committed,
+}
+
+/// The place at which this process stops, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StopPoint(Option<Place>);
+
+impl StopPoint {
+    pub(crate) fn new(place: Option<Place>) -> Self {
+        Self(place)
+    }
+
+    /// Waits for ever if the process stops at this place.
+    pub(crate) async fn reach(self, place: Place, order: &str) {
+        if self.0 == Some(place) {
+            println!("{order}: stopped at {place:?}");
+            std::future::pending::<()>().await;
+        }
+    }
 }

@@ -15,7 +15,6 @@
 mod broker;
 mod callback;
 mod database;
-mod place;
 mod services;
 
 use anyhow::bail;
@@ -27,9 +26,8 @@ use sqlx::{MySql, Pool, Postgres};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::broker::Broker;
-use self::callback::{PaymentResult, payment_callback};
+use self::callback::{PaymentResult, Place, StopPoint, payment_callback};
 use self::database::OrderDatabase;
-use self::place::{Place, StopPoint};
 use self::services::Services;
 
 #[derive(Debug, Parser)]

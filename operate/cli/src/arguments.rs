@@ -1,13 +1,10 @@
 //! The arguments of all commands.
 mod audit;
-mod change;
 #[cfg(feature = "console")]
 mod console;
 mod dead;
-mod delay;
 mod key;
 mod migrate;
-mod order;
 #[cfg(feature = "database")]
 mod outbox;
 mod plan;
@@ -18,17 +15,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyFilter, NamePattern};
 
-pub(crate) use self::audit::AuditArguments;
-pub(crate) use self::change::ChangeOptions;
+pub(crate) use self::audit::{AuditArguments, ChangeOptions};
 #[cfg(feature = "console")]
 pub(crate) use self::console::{ConsoleArguments, NamedUrl};
 pub(crate) use self::dead::{
-    DeadCommand, DiscardArguments, LetterArguments, PutBackOptions, QueueOptions, RedriveArguments, ShowArguments,
+    DeadCommand, DelayCommand, DelayOptions, DiscardArguments, LetterArguments, PutBackOptions, QueueOptions,
+    RedriveArguments, ShowArguments,
 };
-pub(crate) use self::delay::{DelayCommand, DelayOptions};
-pub(crate) use self::key::KeyArguments;
+pub(crate) use self::key::{KeyArguments, OrderCommand, OrderListArguments};
 pub(crate) use self::migrate::{Dialect, Division, MigrateCommand};
-pub(crate) use self::order::{OrderCommand, OrderListArguments};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{
     OutboxChangeArguments, OutboxCommand, OutboxListArguments, OutboxOptions, OutboxPurgeArguments,

@@ -21,7 +21,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
-pub(crate) use self::view::{Layout, LoginLayout, shown};
+pub(crate) use self::view::{Layout, LoginLayout, or_error, shown};
 use crate::error::PageError;
 use crate::form::Fields;
 use crate::gate::{Visitor, value_of, wants_json};

@@ -9,7 +9,7 @@ use idempotent_operate::{AuditEntry, AuditFilter, AuditReader, NewestEntries};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::answer;
 
@@ -73,10 +73,7 @@ pub(crate) async fn audit(page: Page) -> Result<Response, PageError> {
         let Some(file) = file else { return Ok(NewestEntries::default()) };
         newest(file, filter, page.shared.audit_reader.clone()).await
     };
-    let (found, error) = match answer(read).await {
-        Ok(found) => (found, None),
-        Err(error) => (NewestEntries::default(), Some(shown(&error))),
-    };
+    let (found, error) = or_error(answer(read).await);
     let view = AuditView {
         layout: page.layout("Audit log"),
         by: page.query.get("by").to_owned(),

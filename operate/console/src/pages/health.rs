@@ -5,7 +5,7 @@ use idempotent_core::store::Severity;
 use idempotent_core::{Store, StoreError};
 use serde::Serialize;
 
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::answer;
 
@@ -39,10 +39,7 @@ pub(crate) async fn health(page: Page) -> Result<Response, PageError> {
     let mut stores = Vec::new();
     for name in targets.names() {
         let store = targets.open(Some(name))?;
-        let (findings, error) = match answer(findings(&*store.target)).await {
-            Ok(findings) => (findings, None),
-            Err(error) => (None, Some(shown(&error))),
-        };
+        let (findings, error) = or_error(answer(findings(&*store.target)).await);
         let is_unchecked = findings.is_none() && error.is_none();
         stores.push(StoreHealth { store: store.name, findings: findings.unwrap_or_default(), is_unchecked, error });
     }

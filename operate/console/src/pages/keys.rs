@@ -10,7 +10,7 @@ use idempotent_operate::{
 };
 use serde::Serialize;
 
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::answer;
 
@@ -115,10 +115,7 @@ async fn listing(page: Page, title: &'static str, route: &str, default: &[&str])
     let after = page.text("after").map(cursor).transpose()?;
     let store = page.shared.targets.stores.open(page.text("store"))?;
     let found = answer(list(&*store.target, &filter, after, PageLimits { keys, examined: EXAMINED })).await;
-    let (found, error) = match found {
-        Ok(found) => (Some(found), None),
-        Err(error) => (None, Some(shown(&error))),
-    };
+    let (found, error) = or_error(found.map(Some));
     let next = found.as_ref().and_then(|found| found.next).map(|next| format!("{next:032x}"));
     let examined = found.as_ref().map_or(0, |found| found.examined);
     let (keys, unreadable) = found.map(|found| (found.keys, found.unreadable)).unwrap_or_default();
@@ -215,11 +212,7 @@ pub(crate) async fn key(page: Page) -> Result<Response, PageError> {
     let text = page.text("k").unwrap_or_default();
     let key = KeyAddress::Text(text.to_owned()).key().map_err(|error| PageError::Invalid(error.to_string()))?;
     let store = page.shared.targets.stores.open(page.text("store"))?;
-    let seen = answer(inspect(&*store.target, &key)).await;
-    let (record, error) = match seen {
-        Ok(record) => (record, None),
-        Err(error) => (None, Some(shown(&error))),
-    };
+    let (record, error) = or_error(answer(inspect(&*store.target, &key)).await);
     let state = record.as_ref().map(|record| record.state);
     let is_settled = matches!(state, Some(StateName::Consumed | StateName::Failed | StateName::Dead));
     let layout = page.layout("Key");

@@ -7,7 +7,7 @@ use idempotent_mq::DeadLetters;
 use idempotent_operate::{LetterFilter, LetterSummary};
 use serde::Serialize;
 
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::{Queue, answer_within};
 
@@ -85,10 +85,7 @@ pub(crate) async fn letters(page: Page) -> Result<Response, PageError> {
     let mut filter = LetterFilter::default();
     filter.cause = page.text("cause").map(str::to_owned);
     let found = answer_within(READING, read(&queue.target, filter, if is_asked { most } else { 0 })).await;
-    let (found, error) = match found {
-        Ok(found) => (found, None),
-        Err(error) => (Found::default(), Some(shown(&error))),
-    };
+    let (found, error) = or_error(found);
     let view = LettersView {
         layout: page.layout("Dead letters"),
         queues: page.shared.targets.queues.names().map(str::to_owned).collect(),

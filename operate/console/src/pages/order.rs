@@ -6,7 +6,7 @@ use idempotent_operate::{KeyAddress, StreamSummary, short_time};
 use serde::Serialize;
 
 use super::keys::key_link;
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::answer;
 
@@ -63,10 +63,7 @@ struct Found {
 pub(crate) async fn order(page: Page) -> Result<Response, PageError> {
     let after = page.text("after").map(super::keys::cursor).transpose()?;
     let store = page.shared.targets.stores.open(page.text("store"))?;
-    let (found, error) = match answer(list(&*store.target, after)).await {
-        Ok(found) => (found, None),
-        Err(error) => (Found::default(), Some(shown(&error))),
-    };
+    let (found, error) = or_error(answer(list(&*store.target, after)).await);
     let view = OrderView {
         layout: page.layout("Ordering"),
         stores: page.shared.targets.stores.names().map(str::to_owned).collect(),
@@ -119,10 +116,8 @@ pub(crate) async fn stream(page: Page) -> Result<Response, PageError> {
         let order = store.target.capabilities().order.ok_or_else(|| "this store keeps no order".to_owned())?;
         StreamView::load(order, &key).await.map_err(|error| error.to_string())
     };
-    let (stream, error) = match answer(load).await {
-        Ok((view, now)) => (view.map(|view| StreamSummary::new(&view, now)), None),
-        Err(error) => (None, Some(shown(&error))),
-    };
+    let stream = answer(load).await.map(|(view, now)| view.map(|view| StreamSummary::new(&view, now)));
+    let (stream, error) = or_error(stream);
     let last = stream.as_ref().and_then(|stream| stream.last_key.as_deref());
     let view = StreamPage {
         layout: page.layout("Stream"),

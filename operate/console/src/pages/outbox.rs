@@ -5,7 +5,7 @@ use idempotent_operate::{date, short_time};
 use idempotent_sqlx::{OutboxBacklog, OutboxEntry, OutboxError, OutboxStatus};
 use serde::Serialize;
 
-use super::{Layout, Page, shown};
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
 use crate::targets::answer;
 
@@ -88,10 +88,8 @@ pub(crate) async fn outbox(page: Page) -> Result<Response, PageError> {
         let backlog = outbox.target.backlog(CAP).await?;
         Ok::<_, OutboxError>((backlog, outbox.target.list(status, after, at_most).await?))
     };
-    let (backlog, messages, error) = match answer(read).await {
-        Ok((backlog, messages)) => (counts(&backlog), messages, None),
-        Err(error) => (Vec::new(), Vec::new(), Some(shown(&error))),
-    };
+    let found = answer(read).await.map(|(backlog, messages)| (counts(&backlog), messages));
+    let ((backlog, messages), error) = or_error(found);
     let next = messages.last().filter(|_| messages.len() == most).map(|last| last.record.seq);
     let view = OutboxView {
         layout: page.layout("Outbox"),

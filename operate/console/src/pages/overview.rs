@@ -156,10 +156,8 @@ async fn outboxes(page: &Page) -> Result<Vec<OutboxRow>, PageError> {
     let mut rows = Vec::new();
     for name in targets.names() {
         let outbox = targets.open(Some(name))?;
-        let (backlog, error) = match crate::targets::answer(outbox.target.backlog(10_000)).await {
-            Ok(backlog) => (super::outbox::counts(&backlog), None),
-            Err(error) => (Vec::new(), Some(shown(&error))),
-        };
+        let backlog = crate::targets::answer(outbox.target.backlog(10_000)).await;
+        let (backlog, error) = super::or_error(backlog.map(|backlog| super::outbox::counts(&backlog)));
         rows.push(OutboxRow { outbox: outbox.name, backlog, error });
     }
     Ok(rows)

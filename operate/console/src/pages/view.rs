@@ -18,6 +18,14 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
+/// Returns the value of an answer, or the default value with the error as a text of the page.
+pub(crate) fn or_error<T: Default>(answer: Result<T, String>) -> (T, Option<String>) {
+    match answer {
+        Ok(value) => (value, None),
+        Err(error) => (T::default(), Some(shown(&error))),
+    }
+}
+
 /// The header and the navigation of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
