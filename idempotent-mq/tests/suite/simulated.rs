@@ -1,7 +1,6 @@
 //! The consumer on a simulated broker and a virtual clock.
 mod alerts;
 mod attempts;
-mod batch;
 mod bodies;
 mod breaker;
 mod bulk;

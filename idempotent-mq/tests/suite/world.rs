@@ -1,5 +1,6 @@
 //! A world on a virtual clock: a store that fails on demand, a simulated broker, and consumers that are processes.
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -68,7 +69,7 @@ impl World {
         (store, executor)
     }
 
-    /// A process that consumes, with the group "billing".
+    /// Starts a consumer of the group "billing".
     pub async fn consume(&self, policy: Policy, handling: MessageHandler) -> Process {
         self.consume_by(policy, handling, |builder| builder).await
     }
@@ -79,8 +80,19 @@ impl World {
         handling: MessageHandler,
         more: impl FnOnce(Building) -> Building,
     ) -> Process {
+        self.consume_from(self.broker.connect(), "billing", policy, handling, more).await
+    }
+
+    pub async fn consume_from<S: Source>(
+        &self,
+        source: S,
+        group: &str,
+        policy: Policy,
+        handling: MessageHandler,
+        more: impl FnOnce(ConsumerBuilder<S>) -> ConsumerBuilder<S>,
+    ) -> Process {
         let (store, executor) = self.executor(policy);
-        let consumer = more(Consumer::builder(self.broker.connect(), "billing", &executor)).build(handling).unwrap();
+        let consumer = more(Consumer::builder(source, group, &executor)).build(handling).unwrap();
         self.start(store, executor, consumer).await
     }
 
@@ -108,6 +120,19 @@ impl World {
     pub async fn record(&self, key: &str) -> Option<Record> {
         self.store.peek(&key_of(key)).await.unwrap()
     }
+}
+
+/// Returns a world with one consumer, whose handler takes this time and succeeds.
+pub async fn consuming(takes: Duration) -> (World, Arc<Job>, Process) {
+    ending(takes, |_| HandlerResult::Done).await
+}
+
+/// Returns a world with one consumer, whose handler has this result for each run.
+pub async fn ending(takes: Duration, ends: fn(u32) -> HandlerResult) -> (World, Arc<Job>, Process) {
+    let world = World::new();
+    let job = Job::ends(&world, takes, ends);
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    (world, job, process)
 }
 
 pub fn key_of(key: &str) -> Key {
@@ -198,14 +223,31 @@ impl Job {
     }
 
     pub fn keyed(self: &Arc<Self>, key: KeyFrom<()>) -> MessageHandler {
+        Messages::raw().keyed(key).run(self.function())
+    }
+
+    /// Returns a function that runs this job for a message.
+    pub fn function<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+    ) -> impl Fn(Message<T>) -> Pin<Box<dyn Future<Output = HandlerResult> + Send>> + Send + Sync + 'static + use<T>
+    {
         let job = self.clone();
-        Messages::raw().keyed(key).run(move |message| {
+        move |message| {
             let job = job.clone();
-            async move { job.run(message).await }
-        })
+            Box::pin(async move { job.run(message).await })
+        }
     }
 }
 
 pub fn again(_: u32) -> HandlerResult {
     HandlerResult::Again { after: None, error: "no stock".into() }
+}
+
+/// Fails at the first run only.
+pub fn again_once(run: u32) -> HandlerResult {
+    if run == 1 { again(run) } else { HandlerResult::Done }
+}
+
+pub fn never(_: u32) -> HandlerResult {
+    HandlerResult::Never { reason: "no".into() }
 }

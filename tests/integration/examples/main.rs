@@ -1,5 +1,6 @@
 //! Tests of the examples from outside, as programs on private servers.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+mod brokers;
 mod browser;
 mod console;
 mod consume;

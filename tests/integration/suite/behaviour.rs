@@ -5,5 +5,4 @@ mod lease;
 mod nested;
 mod settle;
 mod settle_timeout;
-mod steps;
 mod wait;

@@ -9,15 +9,17 @@
     missing_docs
 )]
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent::executor::Drained;
+use idempotent::reply::DefaultReply;
 use idempotent::store::{ClaimRequest, OnExpiry, OwnerToken, Record};
 use idempotent::{
-    Call, Clock, Disposition, Executor, ExecutorBuilder, Handler, Identity, Key, Lease, MemoryStore, Outcome, Policy,
-    Rejection, Scene, Store, Timestamp,
+    BatchItem, Call, Clock, Disposition, Executor, ExecutorBuilder, Handler, Identity, Json, Key, Lease, MemoryStore,
+    Outcome, Policy, Rejection, Scene, Store, Timestamp,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 use tokio::sync::Notify;
@@ -148,6 +150,21 @@ pub fn ask(key: Key, owner: u128) -> ClaimRequest {
     }
 }
 
+/// A handler with the default reply strategy and codec.
+pub type PlainHandler<R, F> = Handler<DefaultReply, Json, R, F>;
+
+/// The answers of a batch, without an await.
+pub type ReadyAnswers<V> = Ready<Vec<Result<V, AppError>>>;
+
+/// Returns a handler of a batch that answers each item by itself.
+pub fn batch_of<T, V>(
+    answer: impl Fn(T) -> Result<V, AppError>,
+) -> PlainHandler<Result<V, AppError>, impl FnOnce(Vec<BatchItem<T>>) -> ReadyAnswers<V>> {
+    PlainHandler::batch(move |items: Vec<BatchItem<T>>| {
+        ready(items.into_iter().map(|given| answer(given.item)).collect())
+    })
+}
+
 /// The script of a handler, and the number of its runs.
 #[derive(Default)]
 pub struct Job {
@@ -204,9 +221,7 @@ impl Worker {
 
     pub async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> (Outcome, Result<u32, AppError>) {
         let (job, clock) = (job.clone(), self.clock.clone());
-        let handler = Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(move || async move {
-            job.run(&clock).await
-        });
+        let handler = PlainHandler::new(move || async move { job.run(&clock).await });
         let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
         (outcome.expect("a run tells its outcome"), answer)
     }

@@ -1,17 +1,17 @@
 //! Real processes that really die, on one `SQLite` file: this test binary starts itself as the worker.
+use crate::common::PlainHandler;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::reply::DefaultReply;
 use idempotent::store::{
     Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
 };
 use idempotent::{
-    Call, Disposition, Executor, Handler, Identity, Json, Key, Lease, Outcome, Policy, Rejection, Scene, SqliteStore,
-    Store, StoreError,
+    Call, Disposition, Executor, Identity, Key, Lease, Outcome, Policy, Rejection, Scene, SqliteStore, Store,
+    StoreError,
 };
 
 /// A claim is given up after a third of it; on a disk that others use as well it may take its time.
@@ -80,7 +80,7 @@ async fn deliver(dir: &Path, point: &str, policy: Policy) -> (Outcome, Result<u3
     let inner = Arc::new(SqliteStore::open(dir.join("store.db").to_str().unwrap()).await.unwrap());
     let executor = Executor::new(Dies { inner, point: point.to_owned() });
     let (effects, at) = (dir.join("effects"), point.to_owned());
-    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+    let handler = PlainHandler::new(move || async move {
         die(&at, "before the effect");
         let mut done = std::fs::read(&effects).unwrap_or_default();
         done.push(b'x');

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::common::{Job, World, id, ms};
+use crate::common::{Job, PlainHandler, World, id, ms};
 use idempotent::key::{DisplayKey, Parts, key_hash};
-use idempotent::reply::DefaultReply;
 use idempotent::store::State;
 use idempotent::{
-    Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, Key, KeyError, KeyExtractor, KeyPart,
-    MemoryStore, Outcome, Policy, Rejection, Scene,
+    Call, Disposition, Executor, Fingerprint, Identity, Key, KeyError, KeyExtractor, KeyPart, MemoryStore, Outcome,
+    Policy, Rejection, Scene,
 };
 
 on_both_stores! {
@@ -166,7 +165,7 @@ async fn an_empty_or_missing_key_is_an_error_that_names_it() {
         assert!(error.contains("empty") && error.contains("`tenant`"), "{error}");
     }
     let executor = Executor::new(MemoryStore::new());
-    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(1) });
+    let handler = PlainHandler::new(|| async { Ok::<_, Rejection>(1) });
     let (answer, outcome) = Outcome::capture(executor.run(Call::new(id("")), handler)).await;
     assert!(matches!(answer, Err(Rejection::Key(KeyError::Empty { .. }))), "never run");
     let Disposition::DeadLetter { reason } = outcome.unwrap().disposition() else { panic!("not dropped, not acked") };

@@ -27,7 +27,6 @@ mod keys;
 mod memory;
 mod observe;
 mod order;
-mod orphans;
 mod panics;
 mod policy;
 #[cfg(feature = "stores")]
@@ -42,6 +41,5 @@ mod tiered;
 mod tokens;
 #[cfg(feature = "stores")]
 mod transaction;
-mod versioned;
 mod windows;
 mod without_capabilities;

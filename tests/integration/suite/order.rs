@@ -1,7 +1,6 @@
 //! Calls that come after others: `after = …` and `Call::after`, `sequence = …` and `Call::sequence`, over memory, SQLite, and private servers of PostgreSQL and MariaDB.
 
 mod attribute;
-mod batch;
 mod broken;
 mod chain;
 mod crossed;
@@ -12,12 +11,11 @@ mod probe;
 mod sequence;
 mod skipping;
 mod unanswered;
-mod view;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Job, Worker, World, id, key_of, ms, retry_after, secs};
+use crate::common::{Job, PlainHandler, Worker, World, batch_of, id, key_of, ms, retry_after, secs};
 use idempotent::observe::RunInfo;
 use idempotent::ordering::OnBrokenOrder;
 use idempotent::store::StateKind;
@@ -67,6 +65,13 @@ fn alerting(world: &World, then: OnBrokenOrder) -> (Worker, Alerts) {
     let policy = Policy::new().on_broken_order(then).max_retries(0);
     let worker = world.worker_by("a", policy, |builder| builder.observer(alerts.clone()));
     (worker, alerts)
+}
+
+/// Delivers a batch, and returns the names of the outcomes.
+async fn deliver_batch(worker: &Worker, calls: Vec<Call>) -> Vec<&'static str> {
+    let items = calls.into_iter().map(|call| (call, ())).collect();
+    let answers = worker.executor.run_batch(items, batch_of(|()| Ok(()))).await;
+    answers.iter().map(|answer| answer.outcome.name()).collect()
 }
 
 async fn state(world: &World, key: &str) -> StateKind {

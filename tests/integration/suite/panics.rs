@@ -8,13 +8,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
+use crate::common::{AppError, End, Job, PlainHandler, id, ms, on_memory, secs};
 use futures_util::FutureExt;
 use idempotent::observe::RunInfo;
-use idempotent::reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+use idempotent::reply::{HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
 use idempotent::store::StateKind;
 use idempotent::{
-    BatchItem, Call, Clock, Codec, Event, Executor, Handler, Json, MemoryStore, Observer, Outcome, Policy, Rejection,
+    BatchItem, Call, Clock, Codec, Event, Executor, Handler, MemoryStore, Observer, Outcome, Policy, Rejection,
     Timestamp,
 };
 use idempotent_core::{CodecError, Entropy, EntropyError, Timer};
@@ -129,7 +129,7 @@ fn a_rule_that_panics_counts_as_not_given() {
         let worker = world.worker("a", Policy::new());
         let runs = AtomicU32::new(0);
         for outcome in [Outcome::Ran, Outcome::Replayed] {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+            let handler = PlainHandler::new(|| async {
                 runs.fetch_add(1, SeqCst);
                 Ok::<u32, AppError>(7)
             });
@@ -137,7 +137,7 @@ fn a_rule_that_panics_counts_as_not_given() {
             let (answer, ended) = Outcome::capture(run).await;
             assert_eq!((answer.unwrap(), ended, runs.load(SeqCst)), (7, Some(outcome), 1), "its effect has happened");
         }
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<u32, _>(AppError::NoStock) });
+        let handler = PlainHandler::new(|| async { Err::<u32, _>(AppError::NoStock) });
         let run = worker.executor.run(Call::new(id("error")), handler.permanent(|_| panics()));
         let (answer, ended) = Outcome::capture(run).await;
         assert!(matches!((&answer, &ended), (Err(AppError::NoStock), Some(Outcome::Released { .. }))), "{ended:?}");
@@ -311,7 +311,7 @@ fn a_clock_that_panics_ends_its_call_and_not_the_process() {
         let executor = Executor::builder(MemoryStore::new()).clock(Arc::new(clock)).build().unwrap();
         let call = executor.clone();
         let run = tokio::spawn(async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
+            let handler = PlainHandler::new(|| async move {
                 is_on.store(true, SeqCst);
                 Ok::<u32, AppError>(1)
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{AppError, secs};
+use crate::common::{PlainHandler, secs};
 use idempotent::key::DisplayKey;
 use idempotent::ordering::OnBrokenOrder;
 use idempotent::store::OnExpiry;
@@ -42,20 +42,6 @@ fn nonsense_is_refused_with_both_numbers() {
     }
     // No retries mean one run.
     Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy().max_retries(0)).build().unwrap();
-}
-
-#[tokio::test]
-async fn an_attributes_nonsense_is_refused_at_its_first_call() {
-    use idempotent::reply::DefaultReply;
-    use idempotent::{Call, Handler, Json, Outcome, Rejection};
-    let executor =
-        Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().retain(secs(60))).build().unwrap();
-    let call = Call::new(crate::common::id("k")).policy(Policy::new().lease(secs(120)));
-    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
-    let (answer, outcome) = Outcome::capture(executor.run(call, handler)).await;
-    let text = answer.unwrap_err().to_string();
-    assert!(text.contains("1m") && text.contains("2m"), "{text}");
-    assert_eq!(outcome, Some(Outcome::Misconfigured), "the message is not at fault");
 }
 
 /// The retention and the lease must fit the redelivery of the broker.
@@ -139,17 +125,15 @@ fn an_invalid_name_is_reported_with_its_place_and_remedy() {
 /// Half a second remains half a second, and a shorter duration than a millisecond counts as one.
 #[tokio::test]
 async fn durations_below_a_millisecond_count_as_one() {
-    use idempotent::reply::DefaultReply;
-    use idempotent::{Call, Handler, Json, Lease, Rejection};
+    use idempotent::{Call, Lease, Rejection};
     // The clock does not move, so the rest depends on the lease only.
     let rest = async |lease: Duration| {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let executor = Executor::builder(store).clock(Arc::new(clock)).build().unwrap();
         let policy = Policy::new().lease(lease).max_run(secs(1));
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
-            Ok::<_, Rejection>(Lease::current().map(|lease| lease.remaining()))
-        });
+        let handler =
+            PlainHandler::new(|| async { Ok::<_, Rejection>(Lease::current().map(|lease| lease.remaining())) });
         executor.run(Call::new(crate::common::id("k")).policy(policy), handler).await.unwrap()
     };
     let [shortest, half] = [rest(Duration::from_millis(1)).await, rest(Duration::from_millis(500)).await];
@@ -157,23 +141,4 @@ async fn durations_below_a_millisecond_count_as_one() {
     for lease in [Duration::from_nanos(1), Duration::from_micros(999)] {
         assert_eq!(rest(lease).await, shortest, "{lease:?}");
     }
-}
-
-#[tokio::test]
-async fn without_retries_a_failing_handler_runs_once_and_its_key_is_dead() {
-    use idempotent::reply::DefaultReply;
-    use idempotent::{Call, Handler, Json, Outcome};
-    let executor =
-        Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().max_retries(0)).build().unwrap();
-    let runs = std::sync::atomic::AtomicU32::new(0);
-    for _ in 0..3 {
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
-            runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            Err::<(), _>(AppError::NoStock)
-        });
-        let (answer, outcome) = Outcome::capture(executor.run(Call::new(crate::common::id("k")), handler)).await;
-        assert!(matches!(outcome, Some(Outcome::Dead { .. })), "{outcome:?}");
-        assert!(answer.is_err());
-    }
-    assert_eq!(runs.into_inner(), 1);
 }

@@ -10,8 +10,8 @@ use idempotent::store::{
 use idempotent::{Identity, Key, MemoryStore, Scene, SqliteStore, Store, StoreError};
 use tokio::sync::Barrier;
 
+use crate::cas::Versioned;
 use crate::common::ask;
-use crate::versioned::Versioned;
 
 const CLAIMS: u128 = 50;
 const ROUNDS: u64 = 1000;

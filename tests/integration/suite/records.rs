@@ -1,7 +1,8 @@
 //! The stored form of a record: what comes back, and what is refused and left alone.
 use std::sync::Arc;
+use std::time::Duration;
 
-use idempotent::store::{OwnerToken, Record, State};
+use idempotent::store::{Completion, OwnerToken, Record, State};
 use idempotent::{FencingToken, Fingerprint, StoreErrorKind, Timestamp};
 
 fn record(state: State) -> Record {
@@ -134,6 +135,8 @@ fn results_and_tokens_are_never_shown() {
     );
     assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
     assert!(shown.contains("value_bytes: Some(6)") && shown.contains("OwnerToken(07000000…)"), "{shown}");
+    let completion = Completion { value: Some(Arc::from(&b"secret"[..])), retain: Duration::from_secs(1) };
+    assert!(!format!("{completion:?}").contains("115, 101"), "{completion:?}");
 }
 
 /// A duplicate is answered without a run, also if the stored result cannot be decoded.

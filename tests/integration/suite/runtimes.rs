@@ -1,16 +1,16 @@
 //! Calls on runtimes that are blocked, or missing.
+use crate::common::PlainHandler;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use idempotent::reply::DefaultReply;
-use idempotent::{Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
+use idempotent::{Call, Executor, Identity, MemoryStore, Rejection, Scene};
 use idempotent_testkit::blocked_handler_keeps_its_key;
 
 #[test]
 fn a_call_outside_tokio_is_refused_before_its_claim() {
     let executor = Executor::new(MemoryStore::new());
     let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
-    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+    let handler = PlainHandler::new(|| async { Ok::<_, Rejection>(42) });
     let answer = pin!(executor.run(call, handler)).poll(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Err(error)) = answer else { panic!("{answer:?}") };
     assert!(matches!(error, Rejection::NoRuntime), "{error}");
@@ -24,7 +24,7 @@ fn a_call_in_a_runtime_without_timers_is_refused_before_its_claim() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for _ in 0..2 {
         let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+        let handler = PlainHandler::new(|| async { Ok::<_, Rejection>(42) });
         let error = runtime.block_on(executor.run(call, handler)).unwrap_err();
         assert!(error.to_string().contains("enable_time"), "{error}");
     }

@@ -9,10 +9,9 @@ mod step_records;
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, Worker, World, id, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, PlainHandler, Worker, World, id, secs};
 use idempotent::store::StateKind;
-use idempotent::{Call, Executor, Handler, Json, Outcome, Policy, step};
+use idempotent::{Call, Executor, Outcome, Policy, step};
 
 /// The events in order.
 #[derive(Clone, Default)]
@@ -66,7 +65,7 @@ where
     Fut: Future<Output = Result<usize, AppError>>,
 {
     let permanent = |error: &AppError| matches!(error, AppError::NoArticle);
-    let handler = Handler::<DefaultReply, Json, _, _>::new(handler).permanent(permanent);
+    let handler = PlainHandler::new(handler).permanent(permanent);
     let (answer, outcome) = Outcome::capture(executor.run(Call::new(id("k")), handler)).await;
     (outcome.unwrap(), answer)
 }

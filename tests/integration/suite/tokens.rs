@@ -8,13 +8,12 @@ mod stores;
 
 use std::sync::Arc;
 
-use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, ms, secs};
+use crate::common::{AppError, End, Job, PlainHandler, Worker, World, assert_in_flight, ms, secs};
 use idempotent::key::DisplayKey;
 use idempotent::ordering::OnBrokenOrder;
 use idempotent::store::StateKind;
 use idempotent::{
-    Call, Executor, Handler, Identity, OnStoreError, Outcome, Policy, Rejection, Scene, Store, StoreErrorKind, Token,
-    Tokens,
+    Call, Executor, Identity, OnStoreError, Outcome, Policy, Rejection, Scene, Store, StoreErrorKind, Token, Tokens,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 

@@ -4,12 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
+use crate::common::{AppError, End, Job, PlainHandler, Worker, World, assert_in_flight, id, ms, secs};
 use crate::without_capabilities::Bare;
-use idempotent::reply::DefaultReply;
-use idempotent::{
-    Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection, Scene,
-};
+use idempotent::{Call, Executor, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection, Scene};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 const WINDOW: Duration = secs(5);
@@ -108,7 +105,7 @@ async fn a_failure_frees_the_call_at_once(world: World) {
 async fn a_permanent_failure_and_a_dead_key_are_kept_for_the_window(world: World) {
     let worker = world.worker("a", Policy::new());
     let fail = async |permanent: fn(&AppError) -> bool| {
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<u32, _>(AppError::NoArticle) });
+        let handler = PlainHandler::new(|| async { Err::<u32, _>(AppError::NoArticle) });
         let call = call().policy(refusing().max_retries(0));
         Outcome::capture(worker.executor.run(call, handler.permanent(permanent))).await.1.unwrap()
     };
@@ -152,7 +149,7 @@ async fn a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it(world: Wor
     world.clock.advance(secs(8)).await;
     assert_eq!(rest(&hangs.await.unwrap()), WINDOW, "given up after a third of the lease");
 
-    let bare = Executor::builder(Bare::of(worker.store.clone())).clock(Arc::new(world.clock.clone())).build().unwrap();
+    let bare = Executor::builder(Bare(worker.store.clone())).clock(Arc::new(world.clock.clone())).build().unwrap();
     let bare = Worker { executor: bare, store: worker.store.clone(), clock: world.clock.clone() };
     bare.deliver_call(call(), &job).await.1.unwrap();
     world.clock.advance(secs(2)).await;

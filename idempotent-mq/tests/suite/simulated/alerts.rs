@@ -31,15 +31,18 @@ fn alerts(world: &World) -> (Alerts, Inbox) {
     (builder.sender(inbox.clone()).start().unwrap(), inbox)
 }
 
-fn refuses(world: &World) -> Arc<Job> {
-    Job::ends(world, ms(10), |_| HandlerResult::Never { reason: "card 4111 declined".into() })
+/// Starts a consumer with alerts whose handler refuses each message.
+async fn refusing() -> (World, Alerts, Inbox) {
+    let world = World::new();
+    let (alerts, inbox) = alerts(&world);
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "card 4111 declined".into() });
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.alerts(&alerts)).await;
+    (world, alerts, inbox)
 }
 
 #[tokio::test]
 async fn a_dead_letter_gives_one_alert_without_its_id_and_with_the_reason_as_detail() {
-    let world = World::new();
-    let (alerts, inbox) = alerts(&world);
-    world.consume_by(Policy::new(), refuses(&world).by_id(), |builder| builder.alerts(&alerts)).await;
+    let (world, _alerts, inbox) = refusing().await;
     world.broker.send("secret-id", "{}");
     world.clock.advance(secs(600)).await;
     let [alert] = &inbox.take()[..] else { panic!("one alert") };
@@ -50,9 +53,7 @@ async fn a_dead_letter_gives_one_alert_without_its_id_and_with_the_reason_as_det
 
 #[tokio::test]
 async fn ten_dead_letters_within_a_window_give_one_alert_with_their_count() {
-    let world = World::new();
-    let (alerts, inbox) = alerts(&world);
-    world.consume_by(Policy::new(), refuses(&world).by_id(), |builder| builder.alerts(&alerts)).await;
+    let (world, alerts, inbox) = refusing().await;
     world.broker.send_numbered(10);
     world.clock.advance(secs(299)).await;
     let [alert] = &inbox.take()[..] else { panic!("one alert") };
@@ -83,9 +84,7 @@ async fn a_message_that_cannot_be_read_gives_an_alert_too_and_retries_give_none(
 
 #[tokio::test]
 async fn a_dead_letter_that_the_source_refuses_gives_no_alert_until_it_is_kept() {
-    let world = World::new();
-    let (alerts, inbox) = alerts(&world);
-    world.consume_by(Policy::new(), refuses(&world).by_id(), |builder| builder.alerts(&alerts)).await;
+    let (world, _alerts, inbox) = refusing().await;
     world.broker.fail_settling(SourceErrorKind::Fatal, 1);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(100)).await;

@@ -10,7 +10,7 @@ use idempotent_testkit::StoreOperation;
 
 use crate::broker::{Ways, What};
 use crate::log::Log;
-use crate::world::{Job, World, again, key_of, ms, secs};
+use crate::world::{Job, World, again, ending, key_of, ms, never, secs};
 
 fn rocketmq() -> Ways {
     let steps: Vec<Duration> = (1..=16).map(|attempt| Schedule::rocketmq().after(attempt, 0)).collect();
@@ -175,16 +175,13 @@ async fn a_message_that_kills_its_process_before_its_claim_is_dead_lettered_by_t
     // A process that decodes this body dies. The test checks that the consumer dead-letters the message without
     // decoding it.
     let read = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let (reads, runs) = (read.clone(), job.clone());
+    let reads = read.clone();
     let handling = Messages::decoded(move |_: &Delivery| {
         reads.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Ok::<(), idempotent_mq::Undecodable>(())
     })
     .keyed(KeyFrom::message_id())
-    .run(move |message| {
-        let runs = runs.clone();
-        async move { runs.run(message).await }
-    });
+    .run(job.function());
     world.broker.send("m1", "{}");
     for _ in 0..4 {
         // The process dies directly after it received the message.
@@ -252,9 +249,7 @@ async fn attempts_are_counted_per_message_when_code_after_a_good_run_fails() {
 #[tokio::test]
 async fn a_dead_letter_that_the_broker_refuses_comes_again_and_is_never_acknowledged() {
     use idempotent_mq::SourceErrorKind;
-    let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = ending(ms(10), never).await;
     world.broker.fail_settling(SourceErrorKind::Fatal, 1);
     world.broker.send("m1", "{}");
     world.clock.advance(ms(20)).await;

@@ -1,10 +1,10 @@
 //! Stopping: nothing new is taken, what runs may end, the rest is given back and never acknowledged.
 use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{HandlerResult, Settlement, SourceErrorKind};
+use idempotent_mq::{Settlement, SourceErrorKind};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::broker::What;
-use crate::world::{Job, World, ms, secs};
+use crate::world::{Job, World, consuming, ms, never, secs};
 
 #[tokio::test]
 async fn a_consumer_that_stops_ends_what_it_can_and_gives_back_the_rest() {
@@ -73,9 +73,7 @@ async fn an_unavailable_broker_does_not_delay_the_end() {
 
 #[tokio::test]
 async fn a_source_that_does_not_close_does_not_delay_the_end() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let mut process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, mut process) = consuming(ms(10)).await;
     world.broker.hang_closing();
     process.stop().await;
     assert!(!process.task.is_finished());
@@ -86,7 +84,7 @@ async fn a_source_that_does_not_close_does_not_delay_the_end() {
 #[tokio::test]
 async fn a_dead_letter_without_a_readable_record_does_not_delay_the_end() {
     let world = World::new();
-    let job = Job::ends(&world, ms(1_500), |_| HandlerResult::Never { reason: "no".into() });
+    let job = Job::ends(&world, ms(1_500), never);
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(2))).await;
     process.store.hang(StoreOperation::Peek, FOREVER);
     world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
@@ -113,9 +111,7 @@ async fn a_handler_that_ends_within_the_grace_while_its_store_hangs_is_given_bac
 
 #[tokio::test]
 async fn a_source_that_fails_permanently_ends_the_consumer_after_its_drain() {
-    let world = World::new();
-    let job = Job::ok(&world, secs(1));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(secs(1)).await;
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     world.broker.fail_receiving(SourceErrorKind::Fatal, 1);
@@ -127,9 +123,7 @@ async fn a_source_that_fails_permanently_ends_the_consumer_after_its_drain() {
 
 #[tokio::test]
 async fn receiving_that_fails_for_now_is_tried_again_with_growing_pauses() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(1));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(1)).await;
     world.broker.fail_receiving(SourceErrorKind::Transient, 6);
     world.broker.send("m1", "{}");
     // 100, 200 … 3,200 ms, spread by 20 %.
@@ -141,9 +135,7 @@ async fn receiving_that_fails_for_now_is_tried_again_with_growing_pauses() {
 
 #[tokio::test]
 async fn a_consumer_that_is_dropped_settles_nothing() {
-    let world = World::new();
-    let job = Job::ok(&world, secs(1));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(secs(1)).await;
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     let counters = process.counters.clone();
@@ -154,9 +146,7 @@ async fn a_consumer_that_is_dropped_settles_nothing() {
 
 #[tokio::test]
 async fn while_only_the_executor_drains_messages_are_put_off_and_not_requeued_in_a_hot_loop() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     process.executor.drain(secs(1)).await;
     world.broker.send("m1", "{}");
     world.clock.advance(secs(10)).await;
@@ -167,9 +157,7 @@ async fn while_only_the_executor_drains_messages_are_put_off_and_not_requeued_in
 
 #[tokio::test]
 async fn messages_delivered_while_the_consumer_stops_are_returned() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let mut process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, mut process) = consuming(ms(10)).await;
     // Both at one instant: intake takes the message before it hears of the end.
     world.broker.send("m1", "{}");
     process.stop().await;

@@ -1,19 +1,14 @@
 //! The course of a message: duplicates, failures, panics, lost leases, store outages.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use idempotent_core::{Disposition, Policy, StateKind};
-use idempotent_mq::{HandlerResult, KeyFrom, Messages, Settlement, SourceErrorKind};
+use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, Settlement, SourceErrorKind};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::broker::What;
-use crate::world::{Job, World, again, ms, secs};
+use crate::broker::{Broker, Ways, What};
+use crate::world::{Job, World, again_once, consuming, ending, ms, secs};
 
 #[tokio::test]
 async fn a_message_is_run_recorded_and_then_acknowledged() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(200));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(ms(200)).await;
     world.broker.send("m1", "{}");
     world.clock.advance(ms(199)).await;
     assert_eq!(world.broker.settlements("m1"), []);
@@ -46,7 +41,7 @@ async fn a_duplicate_of_a_run_in_flight_is_retried_later_and_is_acknowledged_wit
 #[tokio::test]
 async fn the_key_is_free_before_the_broker_is_asked_to_redeliver() {
     let world = World::new();
-    let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let job = Job::ends(&world, ms(200), again_once);
     let process = world.consume(Policy::new().retry_delay(ms(1)), job.by_id()).await;
     // The store takes its time to free the key: the requeue waits for it.
     process.store.delay_reply(StoreOperation::Release, ms(70));
@@ -75,31 +70,9 @@ async fn a_business_failure_without_an_error_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_business_failure_frees_its_key_before_its_message_is_requeued_and_runs_again() {
-    let world = World::new();
-    let runs = Arc::new(AtomicU32::new(0));
-    let counted = runs.clone();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_| {
-        let run = counted.fetch_add(1, Ordering::SeqCst) + 1;
-        async move { if run == 1 { Disposition::Retry { after: secs(1) } } else { Disposition::Ack } }
-    });
-    let process = world.consume(Policy::new(), handling).await;
-    process.store.delay_reply(StoreOperation::Release, ms(70));
-    world.broker.send("m1", "{}");
-    world.clock.advance(ms(69)).await;
-    assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
-    assert_eq!(world.broker.settlements("m1"), []);
-    world.clock.advance(ms(1)).await;
-    assert!(matches!(world.broker.settlements("m1")[..], [Settlement::Retry(_)]));
-    world.clock.advance(secs(2)).await;
-    assert_eq!((runs.load(Ordering::SeqCst), world.broker.is_acked("m1")), (2, true));
-}
-
-#[tokio::test]
 async fn a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on() {
-    let world = World::new();
-    let job = Job::ends(&world, ms(100), |run| if run == 1 { panic!("as told") } else { HandlerResult::Done });
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) =
+        ending(ms(100), |run| if run == 1 { panic!("as told") } else { HandlerResult::Done }).await;
     world.broker.send("m1", "{}");
     world.broker.send("m2", "{}");
     world.clock.advance(secs(2)).await;
@@ -127,24 +100,6 @@ async fn a_killed_workers_message_waits_for_its_lease_and_is_taken_over_with_a_h
     assert_eq!((died.attempt, took_over.attempt), (Some(1), Some(2)));
     assert!(took_over.fencing > died.fencing && took_over.at >= 2_000 && took_over.at < 2_200);
     assert_eq!(second.counts().deferred, second.counts().received - 1);
-}
-
-#[tokio::test]
-async fn duplicates_of_a_long_run_are_retried_later_as_long_as_its_lease_is_renewed() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(3_500));
-    let policy = Policy::new().lease(secs(1)).heartbeat(ms(333)).in_flight_delay(secs(1)).in_flight_delay_max(secs(1));
-    let process = world.consume(policy, job.by_id()).await;
-    process.store.pass(StoreOperation::Renew, 2);
-    process.store.fail_before(StoreOperation::Renew, 1);
-    world.broker.send("m1", "{}");
-    for _ in 0..3 {
-        world.clock.advance(secs(1)).await;
-        world.broker.send("m1", "{}");
-    }
-    world.clock.advance(secs(3)).await;
-    assert_eq!((job.runs(), world.broker.left(), process.counts().acked), (1, 0, 4));
-    assert!(process.counts().deferred >= 3);
 }
 
 #[tokio::test]
@@ -187,18 +142,6 @@ async fn nothing_is_acknowledged_before_its_handler_has_ended_and_a_crash_in_it_
 }
 
 #[tokio::test]
-async fn a_flip_that_fails_once_is_retried_and_the_message_acknowledged() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(100));
-    let process = world.consume(Policy::new(), job.by_id()).await;
-    process.store.fail_before(StoreOperation::Complete, 1);
-    world.broker.send("m1", "{}");
-    world.clock.advance(ms(200)).await;
-    assert!(world.broker.is_acked("m1"));
-    assert_eq!((job.runs(), process.counts().retried), (1, 0));
-}
-
-#[tokio::test]
 async fn a_message_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_released() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
@@ -218,9 +161,7 @@ async fn a_message_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_rele
 
 #[tokio::test]
 async fn while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     process.store.down();
     world.broker.send("m1", "{}");
     world.clock.advance(ms(500)).await;
@@ -246,9 +187,7 @@ async fn a_handler_runs_unprotected_and_is_counted_if_the_policy_allows_it() {
 
 #[tokio::test]
 async fn a_finished_message_is_acknowledged_on_each_redelivery_after_a_lost_acknowledgement() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     // More often than it is tried: the broker has to deliver again.
     world.broker.fail_settling(SourceErrorKind::Gone, 1);
     world.broker.send("m1", "{}");
@@ -266,17 +205,13 @@ async fn a_finished_message_is_acknowledged_on_each_redelivery_after_a_lost_ackn
 
 #[tokio::test]
 async fn a_message_on_two_brokers_is_run_once_and_acknowledged_on_both() {
-    use crate::broker::{Broker, Ways};
-    use idempotent_mq::{Consumer, KeyFrom};
     let world = World::new();
     let other = Broker::new(&world.clock, Ways::default());
     let job = Job::ok(&world, ms(10));
     let key = || KeyFrom::header("order");
     let first = world.consume(Policy::new(), job.keyed(key())).await;
-    let (store, executor) = world.executor(Policy::new());
-    let consumer = Consumer::builder(other.connect(), "billing", &executor).build(job.keyed(key())).unwrap();
-    let second = world.start(store, executor, consumer).await;
-    use idempotent_mq::{Delivery, Position};
+    let (source, handling) = (other.connect(), job.keyed(key()));
+    let second = world.consume_from(source, "billing", Policy::new(), handling, |builder| builder).await;
     for (broker, name) in [(&world.broker, "a"), (&other, "b")] {
         let delivery = Delivery::new(Position::of(name), b"{}".to_vec()).id(name).header("order", "o-17");
         broker.send_delivery(name, delivery);
@@ -284,4 +219,37 @@ async fn a_message_on_two_brokers_is_run_once_and_acknowledged_on_both() {
     world.clock.advance(secs(2)).await;
     assert_eq!((job.runs(), world.broker.is_acked("a"), other.is_acked("b")), (1, true, true));
     assert_eq!((first.counts().acked, second.counts().acked), (1, 1));
+}
+
+#[tokio::test]
+async fn messages_that_a_prefix_commit_delivers_again_are_acknowledged_without_a_run() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |run| match run {
+        2 => HandlerResult::Again { after: None, error: "no stock".into() },
+        _ => HandlerResult::Done,
+    });
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
+    world.broker.send_all(&["a", "b", "c"]);
+    world.clock.advance(ms(50)).await;
+    // `a` and `c` are done, `b` is not: the prefix ends before `b`, so `c` comes again with it.
+    assert_eq!(job.runs(), 3);
+    world.broker.send("c", "{}");
+    world.clock.advance(secs(2)).await;
+    let ids: Vec<_> = job.seen().into_iter().filter_map(|seen| seen.id).collect();
+    assert_eq!((ids, process.counts().acked), (["a", "b", "c", "b"].map(str::to_owned).to_vec(), 4));
+}
+
+#[tokio::test]
+async fn a_message_in_flight_does_not_delay_the_messages_after_it() {
+    let world = World::new();
+    let slow = Job::ok(&world, secs(5));
+    let first = world.consume(Policy::new(), slow.by_id()).await;
+    world.broker.send("a", "{}");
+    world.clock.advance(ms(10)).await;
+    first.kill().await;
+    let job = Job::ok(&world, ms(10));
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
+    world.broker.send_all(&["a", "b", "c"]);
+    world.clock.advance(ms(50)).await;
+    assert!(world.broker.is_acked("b") && world.broker.is_acked("c") && !world.broker.is_acked("a"));
 }

@@ -6,7 +6,10 @@ use std::task::{Context, Poll};
 
 use idempotent_core::{Policy, Redelivery, Rejection, Scene};
 use idempotent_macros::idempotent;
-use idempotent_mq::{DelaySupport, KeyFrom, Message, Messages, SourceCapabilities, Undecodable, service};
+use idempotent_mq::{
+    DelaySupport, IntoHandlerResult, KeyFrom, Message, MessageHandler, Messages, SourceCapabilities, Undecodable,
+    service,
+};
 use serde::Deserialize;
 
 use crate::broker::Ways;
@@ -42,15 +45,21 @@ async fn charge(order: &Order, charged: &AtomicU32) -> Result<(), Failed> {
     if order.cents == 0 { Err(Failed::Declined) } else { Ok(()) }
 }
 
+/// Returns a handler that calls this function with a counter, and the counter.
+fn counted<F>(run: fn(Order, Arc<AtomicU32>) -> F) -> (MessageHandler, Arc<AtomicU32>)
+where
+    F: Future<Output: IntoHandlerResult> + Send + 'static,
+{
+    let charged = Arc::new(AtomicU32::new(0));
+    let counter = charged.clone();
+    let handling = Messages::json().annotated(move |message: Message<Order>| run(message.body, counter.clone()));
+    (handling, charged)
+}
+
 #[tokio::test]
 async fn an_annotated_function_finds_the_executor_and_settles_the_message() {
     let world = World::new();
-    let charged = Arc::new(AtomicU32::new(0));
-    let counted = charged.clone();
-    let handling = Messages::json().annotated(move |message: Message<Order>| {
-        let charged = counted.clone();
-        async move { charge(&message.body, &charged).await }
-    });
+    let (handling, charged) = counted(|order, charged| async move { charge(&order, &charged).await });
     let process = world.consume(Policy::new().max_retries(2), handling).await;
     send_two_orders(&world);
     world.clock.advance(secs(60)).await;
@@ -85,12 +94,7 @@ async fn a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refused_b
             capabilities: SourceCapabilities::new(DelaySupport::Any).redelivery(redelivery),
             ..Ways::default()
         });
-        let charged = Arc::new(AtomicU32::new(0));
-        let counting = charged.clone();
-        let handling = Messages::json().annotated(move |message: Message<Order>| {
-            let charged = counting.clone();
-            async move { long_lease(&message.body, &charged).await }
-        });
+        let (handling, charged) = counted(|order, charged| async move { long_lease(&order, &charged).await });
         let process = world.consume(Policy::new(), handling).await;
         world.broker.send("m1", ORDER);
         world.clock.advance(ms(200)).await;
@@ -108,12 +112,8 @@ async fn a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refused_b
 #[tokio::test]
 async fn an_error_that_hides_a_rejection_does_not_cost_the_message_an_attempt() {
     let world = World::new();
-    let charged = Arc::new(AtomicU32::new(0));
-    let counted = charged.clone();
-    let handling = Messages::json().annotated(move |message: Message<Order>| {
-        let charged = counted.clone();
-        async move { charge(&message.body, &charged).await.map_err(|_| "an error of another type") }
-    });
+    let (handling, charged) =
+        counted(|order, charged| async move { charge(&order, &charged).await.map_err(|_| "an error of another type") });
     let process = world.consume(Policy::new(), handling).await;
     process.store.down();
     world.broker.send("m1", ORDER);

@@ -2,25 +2,21 @@
 use std::sync::Arc;
 
 use idempotent_core::{Disposition, Policy, StateKind};
-use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Message, Messages, Position, Settlement, Undecodable};
+use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, Settlement, Undecodable};
 use serde::Deserialize;
 
 use crate::broker::{Ways, What};
-use crate::world::{Job, World, again, ms, secs};
+use crate::world::{Job, World, again, consuming, ms, secs};
 
 #[derive(Deserialize)]
 struct Order {
     number: u64,
 }
 
+const ORDER: &[u8] = br#"{"number": 17}"#;
+
 fn orders(job: &Arc<Job>) -> idempotent_mq::MessageHandler {
-    let job = job.clone();
-    Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(
-        move |message: Message<Order>| {
-            let job = job.clone();
-            async move { job.run(message).await }
-        },
-    )
+    Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(job.function())
 }
 
 #[tokio::test]
@@ -66,9 +62,7 @@ async fn a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer() {
 
 #[tokio::test]
 async fn a_message_without_a_key_is_dead_lettered_and_never_given_one() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     for name in ["one", "two"] {
         world.broker.send_delivery(name, Delivery::new(Position::of("orders"), b"{}".to_vec()));
     }
@@ -104,43 +98,31 @@ async fn a_key_that_is_too_long_is_dead_lettered_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_message_past_its_own_time_is_acknowledged_and_not_run() {
+async fn a_message_past_its_own_time_is_acknowledged_and_neither_read_nor_run() {
     let world = World::new();
     let job = Job::ok(&world, secs(2));
-    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
-    let at = |secs: u64| {
-        let mut delivery = Delivery::new(Position::of("orders"), b"{}".to_vec());
+    let handling = Messages::json().keyed(KeyFrom::message_id()).run(job.function::<Order>());
+    let process = world.consume_by(Policy::new(), handling, |builder| builder.concurrency(1)).await;
+    let at = |secs: u64, body: &[u8]| {
+        let mut delivery = Delivery::new(Position::of("orders"), body.to_vec());
         delivery.expires_at = Some(idempotent_testkit::VirtualClock::START + std::time::Duration::from_secs(secs));
         delivery
     };
-    world.broker.send_delivery("past", at(0).id("past"));
-    world.broker.send_delivery("first", at(1).id("first"));
+    world.broker.send_delivery("past", at(0, b"no order").id("past"));
+    world.broker.send_delivery("first", at(1, ORDER).id("first"));
     // In time when it came, and not when it was its turn.
-    world.broker.send_delivery("second", at(1).id("second"));
+    world.broker.send_delivery("second", at(1, ORDER).id("second"));
     world.clock.advance(secs(10)).await;
     assert_eq!((job.runs(), process.counts().expired, process.counts().acked), (1, 2, 1));
+    assert_eq!(process.counts().undecodable, 0);
     for name in ["past", "second"] {
         assert_eq!((world.broker.settlements(name), world.record(name).await), (vec![Settlement::Ack], None));
     }
 }
 
 #[tokio::test]
-async fn a_message_past_its_own_time_is_not_even_read() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), orders(&job)).await;
-    let mut delivery = Delivery::new(Position::of("orders"), b"no order".to_vec());
-    delivery.expires_at = Some(idempotent_testkit::VirtualClock::START);
-    world.broker.send_delivery("old", delivery);
-    world.clock.settle().await;
-    assert_eq!((process.counts().expired, process.counts().undecodable), (1, 0));
-}
-
-#[tokio::test]
 async fn a_message_that_its_adapter_cannot_read_is_dead_lettered_with_the_reason_and_does_not_run() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     let mut delivery = Delivery::new(Position::of("orders"), b"{}".to_vec());
     delivery.unreadable = Some("a header has a name that is not UTF-8".into());
     world.broker.send_delivery("raw", delivery);
@@ -154,11 +136,7 @@ async fn a_message_that_its_adapter_cannot_read_is_dead_lettered_with_the_reason
 async fn a_message_id_used_again_for_other_content_is_dead_lettered() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
-    let runs = job.clone();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(move |message| {
-        let job = runs.clone();
-        async move { job.run(message).await }
-    });
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(job.function());
     let process = world.consume(Policy::new(), handling).await;
     world.broker.send("m1", "{}");
     world.clock.advance(ms(20)).await;
@@ -213,9 +191,7 @@ async fn two_groups_that_get_one_message_each_run_it() {
     let job = Job::ok(&world, ms(10));
     for group in ["billing", "shipping"] {
         let broker = crate::broker::Broker::new(&world.clock, Ways::default());
-        let (store, executor) = world.executor(Policy::new());
-        let consumer = idempotent_mq::Consumer::builder(broker.connect(), group, &executor).build(job.by_id()).unwrap();
-        let _process = world.start(store, executor, consumer).await;
+        world.consume_from(broker.connect(), group, Policy::new(), job.by_id(), |builder| builder).await;
         broker.send("m1", "{}");
         world.clock.advance(ms(20)).await;
         assert!(broker.is_acked("m1"), "{group}");

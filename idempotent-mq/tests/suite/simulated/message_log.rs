@@ -1,8 +1,6 @@
 //! The message log, which decides about a message before the store does.
 use idempotent_core::Policy;
-use idempotent_mq::{
-    Consumer, DelaySupport, Delivery, DeliveryResult, HandlerResult, Position, SenderState, SourceCapabilities,
-};
+use idempotent_mq::{DelaySupport, Delivery, DeliveryResult, HandlerResult, Position, SenderState, SourceCapabilities};
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::broker::Ways;
@@ -60,9 +58,8 @@ async fn consumers_of_one_group_have_one_name_and_other_groups_another() {
     let (world, log) = (World::new(), Log::answering(SenderState::Unconfirmed));
     let job = Job::ok(&world, ms(10));
     for (group, message) in [("billing", "m1"), ("billing", "m2"), ("shipping", "m3")] {
-        let (store, executor) = world.executor(Policy::new());
-        let builder = Consumer::builder(world.broker.connect(), group, &executor).log(log.clone());
-        let mut process = world.start(store, executor, builder.build(job.by_id()).unwrap()).await;
+        let (source, more) = (world.broker.connect(), |builder: Building| builder.log(log.clone()));
+        let mut process = world.consume_from(source, group, Policy::new(), job.by_id(), more).await;
         world.broker.send(message, "{}");
         world.clock.advance(secs(1)).await;
         process.stop().await;

@@ -116,6 +116,12 @@ fn names(each: usize) -> Vec<String> {
     (0..each).flat_map(|at| nodes.clone().map(|names| names[at].clone())).collect()
 }
 
+fn send(world: &World, names: &[String]) {
+    for name in names {
+        world.broker.send(name, "{}");
+    }
+}
+
 fn of_nodes(names: &[String], nodes: &[usize]) -> Vec<String> {
     names.iter().filter(|name| nodes.contains(&node_of(&key_of(name)))).cloned().collect()
 }
@@ -166,9 +172,7 @@ async fn deliveries_of_the_other_nodes_are_handled_while_a_node_is_silent() {
         let (store, process) = start(&world, handling(&job)).await;
         let names = names(100);
         store.set(0, Health::Silent);
-        for name in &names {
-            world.broker.send(name, "{}");
-        }
+        send(&world, &names);
         // The claims of the silent node occupy all handlers for two seconds, and a quarter of the prefetch afterwards.
         world.clock.advance(secs(3)).await;
         let (failed, healthy) = (of_nodes(&names, &[0]), of_nodes(&names, &[1, 2]));
@@ -203,9 +207,7 @@ async fn a_node_that_refuses_defers_its_deliveries_only() {
     let (store, process) = start(&world, job.by_id()).await;
     let names = names(20);
     store.set(2, Health::Refusing);
-    for name in &names {
-        world.broker.send(name, "{}");
-    }
+    send(&world, &names);
     world.clock.advance(ms(900)).await;
     assert!(all_acked(&world, &of_nodes(&names, &[0, 1])), "{:?}", process.counts());
     let counts = process.counts();
@@ -224,9 +226,7 @@ async fn a_node_that_answers_peeks_and_no_claims_is_tried_by_one_claim_at_a_time
     let (store, process) = start(&world, job.by_id()).await;
     let names = names(20);
     store.set(1, Health::RefusingClaims);
-    for name in &names {
-        world.broker.send(name, "{}");
-    }
+    send(&world, &names);
     world.clock.advance(ms(900)).await;
     let first = store.claims(1);
     world.clock.advance(secs(120)).await;
@@ -247,9 +247,7 @@ async fn the_intake_pauses_while_half_of_the_nodes_fail() {
     for node in [1, 2] {
         store.set(node, Health::Refusing);
     }
-    for name in names(20) {
-        world.broker.send(&name, "{}");
-    }
+    send(&world, &names(20));
     world.clock.advance(ms(500)).await;
     assert!(process.gauges().paused);
     assert_eq!((process.counts().pauses, process.counts().node_outages), (1, 2));
@@ -267,9 +265,7 @@ async fn a_failed_node_whose_keys_have_moved_defers_nothing() {
     let job = Job::ok(&world, ms(10));
     let (store, process) = start(&world, job.by_id()).await;
     store.set(0, Health::Silent);
-    for name in names(20) {
-        world.broker.send(&name, "{}");
-    }
+    send(&world, &names(20));
     world.clock.advance(secs(3)).await;
     assert_eq!(process.gauges().failed_nodes, 1);
     // A failover: another node has the keys, and the failed node stays silent.
@@ -297,9 +293,7 @@ async fn a_batch_leaves_the_messages_of_a_failed_node_out() {
     let (store, process) = start(&world, handling).await;
     let names = names(20);
     store.set(0, Health::Refusing);
-    for name in &names {
-        world.broker.send(name, "{}");
-    }
+    send(&world, &names);
     world.clock.advance(secs(3)).await;
     assert!(all_acked(&world, &of_nodes(&names, &[1, 2])), "{:?}", process.counts());
     assert_eq!((process.counts().pauses, process.counts().node_outages), (0, 1));
@@ -312,17 +306,11 @@ async fn a_batch_leaves_the_messages_of_a_failed_node_out() {
 async fn a_run_without_protection_does_not_wait_for_its_node() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
-    let runs = job.clone();
     let policy = Policy::new().on_store_error(idempotent_core::OnStoreError::RunUnprotected);
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(move |message| {
-        let job = runs.clone();
-        async move { job.run(message).await }
-    });
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(job.function());
     let (store, process) = start(&world, handling).await;
     store.set(0, Health::Refusing);
-    for name in names(4) {
-        world.broker.send(&name, "{}");
-    }
+    send(&world, &names(4));
     world.clock.advance(secs(1)).await;
     let counts = process.counts();
     assert_eq!((job.runs(), counts.unprotected, counts.node_outages, world.broker.left()), (12, 4, 0, 0));

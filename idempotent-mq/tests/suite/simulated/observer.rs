@@ -2,10 +2,10 @@
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::Policy;
-use idempotent_mq::{DeliveryObserver, HandlerResult, SettledDelivery, StartedDelivery};
+use idempotent_mq::{DeliveryObserver, SettledDelivery, StartedDelivery};
 use tracing::Span;
 
-use crate::world::{Job, World, again, ms, secs};
+use crate::world::{Job, World, again_once, ms, secs};
 
 /// An observer that records its calls, and returns a span if it has a name for one.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl DeliveryObserver for Recorder {
 #[tokio::test]
 async fn both_observers_of_a_pair_see_each_end_and_the_first_span_is_used() {
     let world = World::new();
-    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let job = Job::ends(&world, ms(10), again_once);
     let (first, second) = (Recorder::default(), Recorder::default());
     let third = Recorder { has_span: true, ..Recorder::default() };
     let fourth = Recorder::default();
@@ -69,7 +69,7 @@ impl DeliveryObserver for Panicking {
 #[tokio::test]
 async fn an_observer_that_panics_loses_no_count_and_hides_no_end_from_the_next_one() {
     let world = World::new();
-    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let job = Job::ends(&world, ms(10), again_once);
     let second = Recorder::default();
     let observers = (Panicking, second.clone());
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.observer(observers)).await;

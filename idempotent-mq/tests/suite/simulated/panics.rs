@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use idempotent_core::Policy;
-use idempotent_mq::{
-    Consumer, Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind,
-};
+use idempotent_mq::{Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind};
 
 use crate::broker::SimulatedSource;
 use crate::world::{Job, World, ms, secs};
@@ -61,11 +59,10 @@ impl Settle<<SimulatedSource as Source>::Tag> for PanickingSettler {
 #[tokio::test]
 async fn a_source_that_panics_stops_its_consumer_with_an_error() {
     let world = World::new();
-    let (store, executor) = world.executor(Policy::new());
     let panicked = Arc::new(AtomicBool::new(false));
     let source = Panicking(world.broker.connect(), Call::Receive, panicked.clone());
-    let consumer = Consumer::builder(source, "billing", &executor).build(Job::ok(&world, ms(1)).by_id()).unwrap();
-    let process = world.start(store, executor, consumer).await;
+    let handling = Job::ok(&world, ms(1)).by_id();
+    let process = world.consume_from(source, "billing", Policy::new(), handling, |builder| builder).await;
     world.clock.advance(secs(60)).await;
     assert!(panicked.load(SeqCst) && process.task.is_finished(), "the consumer would wait for ever");
     let error = process.task.await.unwrap().unwrap_err();
@@ -75,11 +72,9 @@ async fn a_source_that_panics_stops_its_consumer_with_an_error() {
 #[tokio::test]
 async fn a_settler_that_panics_leaves_one_delivery_unsettled_and_the_consumer_continues() {
     let world = World::new();
-    let (store, executor) = world.executor(Policy::new());
     let source = Panicking(world.broker.connect(), Call::Settle, Arc::default());
     let job = Job::ok(&world, ms(1));
-    let consumer = Consumer::builder(source, "billing", &executor).build(job.by_id()).unwrap();
-    let process = world.start(store, executor, consumer).await;
+    let process = world.consume_from(source, "billing", Policy::new(), job.by_id(), |builder| builder).await;
     world.broker.send_all(&["m1", "m2", "m3"]);
     world.clock.advance(secs(1)).await;
     let counts = process.counts();

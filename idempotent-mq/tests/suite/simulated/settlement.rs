@@ -3,13 +3,11 @@ use idempotent_core::Policy;
 use idempotent_mq::{DelaySupport, Delivery, HandlerResult, Position, Settlement, SourceCapabilities, SourceErrorKind};
 
 use crate::broker::{Ways, What};
-use crate::world::{Building, Job, World, again, ms, secs};
+use crate::world::{Building, Job, World, again, again_once, consuming, ending, ms, never, secs};
 
 #[tokio::test]
 async fn an_acknowledgement_over_a_closed_channel_is_not_repeated() {
-    let world = World::new();
-    let job = Job::ok(&world, secs(1));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(secs(1)).await;
     world.broker.send("m1", "{}");
     world.clock.advance(ms(500)).await;
     // The connection is made again meanwhile: the delivery belongs to the old one.
@@ -45,9 +43,7 @@ async fn a_permanent_broker_refusal_returns_the_message_ends_the_consumer_and_ac
 
 #[tokio::test]
 async fn a_dead_letter_and_the_retry_in_its_place_refused_for_good_end_the_consumer() {
-    let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = ending(ms(10), never).await;
     // And it cannot even be given back.
     world.broker.fail_settling(SourceErrorKind::Fatal, 3);
     world.broker.send("m1", "{}");
@@ -59,9 +55,7 @@ async fn a_dead_letter_and_the_retry_in_its_place_refused_for_good_end_the_consu
 
 #[tokio::test]
 async fn settling_that_fails_for_now_is_tried_again() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = consuming(ms(10)).await;
     world.broker.fail_settling(SourceErrorKind::Transient, 3);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(2)).await;
@@ -70,9 +64,7 @@ async fn settling_that_fails_for_now_is_tried_again() {
 
 #[tokio::test]
 async fn settling_that_is_not_answered_is_tried_again() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(ms(10)).await;
     world.broker.hang_settling(1);
     world.broker.send("m1", "{}");
     world.clock.advance(ms(5_200)).await;
@@ -84,7 +76,7 @@ async fn a_delay_longer_than_the_brokers_longest_is_made_of_several() {
     let most = secs(60);
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(most)).counts();
     let world = World::with(Ways { capabilities, ..Ways::default() });
-    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let job = Job::ends(&world, ms(10), again_once);
     let schedule = idempotent_mq::Schedule::list([secs(300)]);
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.schedule(schedule)).await;
     let position = Position::of("orders").offset(17);
@@ -115,9 +107,7 @@ async fn the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_me
 
 #[tokio::test]
 async fn a_settlement_that_keeps_failing_is_given_up_after_15_s_and_the_consumer_goes_on() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(ms(10)).await;
     world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(60)).await;
@@ -129,9 +119,7 @@ async fn a_settlement_that_keeps_failing_is_given_up_after_15_s_and_the_consumer
 
 #[tokio::test]
 async fn a_dead_letter_refused_for_good_and_a_retry_that_fails_for_now_do_not_end_the_consumer() {
-    let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = ending(ms(10), never).await;
     world.broker.fail_settling(SourceErrorKind::Fatal, 1);
     world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
     world.broker.send("m1", "{}");
@@ -141,9 +129,7 @@ async fn a_dead_letter_refused_for_good_and_a_retry_that_fails_for_now_do_not_en
 
 #[tokio::test]
 async fn a_message_whose_retry_is_refused_is_a_dead_letter_and_the_consumer_goes_on() {
-    let world = World::new();
-    let job = Job::ends(&world, ms(10), again);
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, job, process) = ending(ms(10), again).await;
     world.broker.fail_settling(SourceErrorKind::Refused, 1);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(60)).await;
@@ -156,9 +142,7 @@ async fn a_message_whose_retry_is_refused_is_a_dead_letter_and_the_consumer_goes
 
 #[tokio::test]
 async fn a_message_whose_dead_letter_is_refused_is_retried_later_and_counted_so() {
-    let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = ending(ms(10), never).await;
     world.broker.fail_settling(SourceErrorKind::Refused, 1);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(60)).await;
@@ -175,9 +159,7 @@ async fn a_message_whose_dead_letter_is_refused_is_retried_later_and_counted_so(
 
 #[tokio::test]
 async fn connections_that_end_before_a_settlement_are_opened_with_growing_pauses() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(ms(10)).await;
     world.broker.hang_settling(1_000);
     world.broker.send("m1", "{}");
     for ended in 1..=6 {
@@ -195,9 +177,7 @@ async fn connections_that_end_before_a_settlement_are_opened_with_growing_pauses
 
 #[tokio::test]
 async fn the_unanswered_settlement_of_a_revoked_delivery_is_not_repeated() {
-    let world = World::new();
-    let job = Job::ok(&world, ms(10));
-    let process = world.consume(Policy::new(), job.by_id()).await;
+    let (world, _, process) = consuming(ms(10)).await;
     world.broker.hang_settling(1_000);
     let position = Position::of("orders").offset(17);
     world.broker.send_delivery("m1", Delivery::new(position, b"{}".to_vec()).id("m1"));

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{DelaySupport, Delivery, HandlerResult, Position, Settlement, SourceCapabilities, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Delivery, HandlerResult, KeyFrom, Messages, Position, Settlement, SourceCapabilities, SourceErrorKind,
+};
 use idempotent_testkit::StoreOperation;
 
 use crate::broker::{Ways, What};
@@ -47,14 +49,9 @@ fn ways(dice: &mut Dice) -> Ways {
 
 async fn start(world: &World, job: &std::sync::Arc<Job>, dice: &mut Dice) -> Process {
     let policy = Policy::new().lease(secs(3)).max_retries(60).retry_delay_max(secs(5)).in_flight_delay_max(secs(2));
-    let (runs, ordered) = (job.clone(), dice.roll(2) == 0);
-    let messages = idempotent_mq::Messages::raw();
-    let order = idempotent_mq::KeyFrom::header("user");
-    let messages = if ordered { messages.ordered_by(order) } else { messages };
-    let handling = messages.keyed(idempotent_mq::KeyFrom::message_id()).run(move |message| {
-        let job = runs.clone();
-        async move { job.run(message).await }
-    });
+    let messages = Messages::raw();
+    let messages = if dice.roll(2) == 0 { messages.ordered_by(KeyFrom::header("user")) } else { messages };
+    let handling = messages.keyed(KeyFrom::message_id()).run(job.function());
     let handlers = usize::try_from(dice.roll(3)).unwrap() + 1;
     world
         .consume_by(policy, handling, |builder| {

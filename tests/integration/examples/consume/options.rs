@@ -1,8 +1,9 @@
 //! The command line: what is refused, and that it says why.
 use crate::consume::support::{Job, Running};
 
+/// Checks that the arguments are refused with these parts, and without a password.
 #[track_caller]
-fn refused(arguments: &[&str], parts: &[&str]) {
+pub(crate) fn refused(arguments: &[&str], parts: &[&str]) -> Job {
     let job = Job::over(b"{\"delivery_id\":1}\n");
     std::fs::write(job.path("notes.txt"), "notes").unwrap();
     let ended = job.run(&[&["--json"], arguments].concat()).exits(2);
@@ -12,6 +13,7 @@ fn refused(arguments: &[&str], parts: &[&str]) {
         assert!(ended.stderr.contains(part), "{arguments:?}: {part} in {}", ended.stderr);
     }
     assert_eq!(std::fs::read(job.path("notes.txt")).unwrap(), b"notes");
+    job
 }
 
 #[test]

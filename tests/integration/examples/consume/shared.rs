@@ -1,6 +1,8 @@
 //! Requirements for each store of several processes.
+use idempotent::mq::DeadLetters;
 use idempotent::store::{KeyFilter, PageLimits, RecordEntry, State, StateKind};
 
+use crate::consume::options;
 use crate::consume::support::{Ended, Job};
 use crate::wait::until;
 
@@ -92,4 +94,45 @@ pub(crate) fn a_fresh_start_runs_all_again(url: &str) {
     assert_eq!(job.run(&on).exits(0).counts(["executed", "replayed"]), [0, 494], "{url}");
     assert_eq!(job.run(&[&["--fresh"], &on[..]].concat()).exits(0).counts(["executed"]), [287], "{url}");
     job.assert_each_key_once();
+}
+
+/// Consumes the real data from a broker that may deliver a message twice. `published` is a part of the report.
+pub(crate) fn the_messages_of_a_broker_have_the_effects_that_the_file_has(source: &str, idle: &str, published: &str) {
+    let file = Job::new();
+    file.run(&["--json"]).exits(0);
+    let job = Job::new();
+    let run = |more: &[&str]| job.run(&[&["--json", "--source", source, "--idle", idle], more].concat());
+    let first = run(&["--publish", "in.jsonl", "--fail-every", "3"]).exits(0);
+    let [deliveries, others @ ..] =
+        first.counts(["deliveries", "distinct_keys", "executed", "failed", "dead", "malformed"]);
+    assert!(deliveries >= 494, "{deliveries}");
+    assert_eq!(others, [287, 287, 143, 0, 0]);
+    let published = format!("494 messages published from in.jsonl to the {published}");
+    assert!(first.stderr.contains(&published), "{}", first.stderr);
+    assert_eq!(job.effects(), file.effects());
+    let second = run(&[]).exits(0);
+    assert_eq!(second.counts(["deliveries"]), [0], "all messages are settled");
+    let again = run(&["--publish", "in.jsonl"]).exits(0);
+    let [deliveries, executed] = again.counts(["deliveries", "executed"]);
+    assert!(deliveries >= 494 && executed == 0, "{deliveries} {executed}");
+    assert_eq!(job.effects(), file.effects());
+}
+
+pub(crate) async fn an_invalid_delivery_is_dead_lettered_byte_for_byte(
+    source: &str,
+    idle: &str,
+    mut letters: impl DeadLetters,
+) {
+    let job = Job::over(b"{\"delivery_id\":\"a\"}\n\nwhat?\xff\r\n{\"delivery_id\":\"a\"}\n");
+    let ended = job.run(&["--json", "--source", source, "--publish", "in.jsonl", "--idle", idle]).exits(1);
+    assert_eq!(ended.counts(["deliveries", "executed", "malformed"]), [3, 1, 1]);
+    assert_eq!(letters.count().await.unwrap(), 1);
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body, b"what?\xff\r");
+}
+
+/// Checks that each source is refused with these parts.
+pub(crate) fn sources_are_refused(sources: &[(&str, &[&str])]) {
+    for (source, parts) in sources {
+        options::refused(&["--source", source], parts);
+    }
 }

@@ -1,18 +1,12 @@
 //! `--source`, `--publish` and `--idle`: what is refused, and that it says why.
 use idempotent_harness::servers::RedisServer;
 
+use crate::consume::options;
 use crate::consume::queues::RABBIT;
-use crate::consume::support::Job;
 
 #[track_caller]
 fn refused(arguments: &[&str], parts: &[&str]) {
-    let job = Job::over(b"{\"delivery_id\":1}\n");
-    let ended = job.run(&[&["--json"], arguments].concat()).exits(2);
-    assert_eq!(ended.stdout, "", "{arguments:?}");
-    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
-    for part in parts {
-        assert!(ended.stderr.contains(part), "{arguments:?}: {part} in {}", ended.stderr);
-    }
+    let job = options::refused(arguments, parts);
     assert!(!job.path("store.db").exists() && !job.path("effects.db").exists(), "nothing is begun");
 }
 

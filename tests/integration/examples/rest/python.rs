@@ -16,27 +16,10 @@ fn python(service: &Service, scenario: &str) {
     assert_eq!(text(&output.stdout).trim(), format!("{scenario}: held"));
 }
 
+/// Broken uploads hold no key, and a body in chunks is the same request as a body in one piece.
 #[test]
-fn one_connection_carries_the_first_answer_its_replays_and_its_problems() {
-    python(&Service::start(), "one_connection");
-}
-
-#[test]
-fn a_body_in_chunks_is_the_same_request_as_a_body_in_one_piece() {
-    python(&Service::start(), "chunks");
-}
-
-#[test]
-fn one_of_forty_threads_with_one_key_places_the_order() {
-    python(&Service::start(), "threads");
-}
-
-#[test]
-fn an_upload_that_is_broken_off_holds_no_key() {
-    python(&Service::start(), "broken_upload");
-}
-
-#[test]
-fn requests_in_a_pipeline_are_answered_in_their_order() {
-    python(&Service::start(), "pipeline");
+fn each_scenario_of_the_client_holds() {
+    for scenario in ["one_connection", "chunks", "threads", "broken_upload", "pipeline"] {
+        python(&Service::start(), scenario);
+    }
 }

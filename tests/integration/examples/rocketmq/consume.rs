@@ -1,6 +1,7 @@
 //! `consume --source rocketmq://…`
 use idempotent_harness::servers::RocketServer;
 
+use crate::consume::shared;
 use crate::consume::support::Job;
 
 #[test]
@@ -26,9 +27,6 @@ fn a_topic_s_messages_have_the_effects_that_the_file_has() {
 
 #[test]
 fn a_missing_name_server_is_reported_with_what_to_check() {
-    let job = Job::over(b"{\"delivery_id\":1}\n");
-    let ended = job.run(&["--json", "--source", "rocketmq://127.0.0.1:1?topic=a&group=b"]).exits(2);
-    for part in ["cannot use the topic a at rocketmq://127.0.0.1:1", "name server there"] {
-        assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
-    }
+    let parts = ["cannot use the topic a at rocketmq://127.0.0.1:1", "name server there"];
+    shared::sources_are_refused(&[("rocketmq://127.0.0.1:1?topic=a&group=b", &parts)]);
 }

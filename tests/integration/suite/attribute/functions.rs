@@ -97,7 +97,7 @@ async fn a_disposition_says_itself_how_it_ended() {
     assert_runs(2);
     assert_eq!(disposed(&e, 0).await, Disposition::DeadLetter { reason: "zero".into() });
     let Disposition::DeadLetter { reason } = disposed(&e, 0).await else { panic!("no dead letter") };
-    assert!(reason.starts_with("an earlier attempt failed permanently"), "{reason}");
+    assert!(reason.starts_with("an earlier attempt failed permanently") && reason.contains("zero"), "{reason}");
     assert_runs(1);
 }
 

@@ -232,18 +232,3 @@ async fn a_missing_tenant_is_an_error() {
     assert!(matches!(tenanted(&e, 1, None).await, Err(Rejection::Key(_))));
     assert_eq!(tenanted(&e, 1, Some("acme")).await.unwrap(), 1);
 }
-
-/// A duplicate receives the error of the handler.
-#[tokio::test]
-async fn the_reason_of_a_dead_letter_is_kept() {
-    use idempotent::Disposition;
-    #[idempotent(key = id, with = e)]
-    async fn find(e: &Executor, id: u8) -> Disposition {
-        Disposition::DeadLetter { reason: "no such article".into() }
-    }
-    let e = Executor::new(MemoryStore::new());
-    for _ in 0..2 {
-        let Disposition::DeadLetter { reason } = find(&e, 1).await else { panic!("not dead") };
-        assert!(reason.contains("no such article"), "{reason}");
-    }
-}

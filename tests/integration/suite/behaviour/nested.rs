@@ -2,12 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::common::{AppError, Job, World, assert_in_flight, id, ms, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, Job, PlainHandler, World, assert_in_flight, id, ms, secs};
 use idempotent::store::StateKind;
-use idempotent::{
-    Call, Disposition, Executor, Handler, Identity, Json, Lease, OnStoreError, Outcome, Policy, Rejection, Scene,
-};
+use idempotent::{Call, Disposition, Executor, Identity, Lease, OnStoreError, Outcome, Policy, Rejection, Scene};
 use idempotent_testkit::VirtualClock;
 
 on_all_stores! {
@@ -27,9 +24,9 @@ async fn outer(
     outer_runs: Arc<AtomicU32>,
 ) -> (Result<u32, AppError>, Option<Outcome>) {
     let again = executor.clone();
-    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+    let handler = PlainHandler::new(move || async move {
         outer_runs.fetch_add(1, SeqCst);
-        let inner = Handler::<DefaultReply, Json, _, _>::new(move || async move { inner_job.run(&clock).await });
+        let inner = PlainHandler::new(move || async move { inner_job.run(&clock).await });
         let value = again.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), inner).await?;
         assert!(Lease::current().unwrap().key().as_str().contains("outer"), "contexts are separate");
         Ok::<_, AppError>(value + 10)
@@ -40,7 +37,7 @@ async fn outer(
 /// The context of an inner run does not affect the outer run.
 async fn an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
-    let inner = Handler::<DefaultReply, Json, _, _>::new({
+    let inner = PlainHandler::new({
         let (job, clock) = (job.clone(), world.clock.clone());
         move || async move { job.run(&clock).await }
     });
@@ -63,7 +60,7 @@ async fn an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     let held = tokio::spawn({
         let (executor, job, clock) = (worker.executor.clone(), slow.clone(), world.clock.clone());
         async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { job.run(&clock).await });
+            let handler = PlainHandler::new(move || async move { job.run(&clock).await });
             executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
         }
     });
@@ -88,7 +85,7 @@ async fn an_error_swallowed_around_a_run_is_still_reported(world: World) {
     let (answer, outcome) = Outcome::capture(async {
         let _ = worker.deliver("other", &Job::takes(ms(0))).await;
         let run = async {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+            let handler = PlainHandler::new(|| async { Ok::<_, AppError>(1) });
             worker.executor.run(Call::new(id("k")), handler).await
         };
         let _ = run.await;
@@ -109,8 +106,7 @@ async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: 
     let held = tokio::spawn({
         let (executor, clock) = (other.executor.clone(), world.clock.clone());
         async move {
-            let handler =
-                Handler::<DefaultReply, Json, _, _>::new(move || async move { Job::takes(secs(5)).run(&clock).await });
+            let handler = PlainHandler::new(move || async move { Job::takes(secs(5)).run(&clock).await });
             executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
         }
     });
@@ -135,7 +131,7 @@ async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
     let worker = world.worker("a", Policy::new());
     let _held = worker.spawn("k", &Job::takes(secs(9))).await;
     let (seen, disposition) = Disposition::of(async {
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+        let handler = PlainHandler::new(|| async { Ok::<_, AppError>(1) });
         let (_, outcome) = Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await;
         Ok::<_, AppError>(outcome)
     })
@@ -147,7 +143,7 @@ async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
 async fn a_nested_run_of_the_same_key_is_refused_by_name(world: World) {
     let worker = world.worker("a", Policy::new());
     let again = worker.clone();
-    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+    let handler = PlainHandler::new(move || async move {
         let (outcome, answer) = again.deliver("k", &Job::takes(ms(0))).await;
         assert_eq!(outcome, Outcome::Nested);
         answer
@@ -162,9 +158,9 @@ async fn a_nested_run_of_the_same_key_is_refused_inside_an_unprotected_run(world
         let worker = worker.clone();
         async move {
             let (outer, inner) = (worker.clone(), worker.clone());
-            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+            let handler = PlainHandler::new(move || async move {
                 outer.store.down();
-                let unprotected = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+                let unprotected = PlainHandler::new(move || async move {
                     inner.store.up();
                     let (outcome, _) = inner.deliver("k", &Job::takes(ms(0))).await;
                     Ok::<_, AppError>(outcome.name().to_owned())

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, retry_after, secs};
+use crate::common::{AppError, End, Job, PlainHandler, World, assert_in_flight, id, ms, retry_after, secs};
 use idempotent::reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
 use idempotent::store::StateKind;
 use idempotent::{
@@ -57,7 +57,7 @@ async fn a_business_failure_is_never_consumed(world: World) {
     let runs = Arc::new(AtomicU32::new(0));
     let deliver = async |declined: bool| {
         let runs = runs.clone();
-        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+        let handler = PlainHandler::new(move || async move {
             runs.fetch_add(1, SeqCst);
             Ok::<_, Rejection>(declined)
         });
@@ -355,12 +355,11 @@ async fn a_result_that_cannot_be_kept_is_consumed_without_it(world: World) {
     let worker = world.worker("a", Policy::new().max_result(16));
     let odd = async || {
         // JSON has no such names.
-        let handler =
-            Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<Odd, AppError>(Some([((1, 2), 3)].into())) });
+        let handler = PlainHandler::new(|| async { Ok::<Odd, AppError>(Some([((1, 2), 3)].into())) });
         Outcome::capture(worker.executor.run(Call::new(id("odd")), handler)).await
     };
     let large = async || {
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>("x".repeat(100)) });
+        let handler = PlainHandler::new(|| async { Ok::<_, AppError>("x".repeat(100)) });
         Outcome::capture(worker.executor.run(Call::new(id("large")), handler)).await
     };
     assert!(odd().await.0.is_ok());
@@ -376,7 +375,7 @@ async fn a_result_that_cannot_be_kept_is_consumed_without_it(world: World) {
 
     // For answers without content it is plain success.
     let plain = async || {
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(()) });
+        let handler = PlainHandler::new(|| async { Ok::<_, AppError>(()) });
         worker.executor.run(Call::new(id("unit")).policy(Policy::new().max_result(0)), handler).await
     };
     plain().await.unwrap();

@@ -1,11 +1,10 @@
 //! The time that an answer waits for its record, on a virtual clock.
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, secs};
+use crate::common::{End, Job, World, assert_in_flight, batch_of, id, ms, secs};
 use idempotent::observe::RunInfo;
-use idempotent::reply::DefaultReply;
 use idempotent::store::StateKind;
-use idempotent::{BatchItem, Call, Event, Handler, Json, Observer, Outcome, Policy};
+use idempotent::{Call, Event, Observer, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_all_stores! {
@@ -116,10 +115,7 @@ async fn the_items_of_a_batch_have_one_settle_timeout(world: World) {
     worker.store.hang(StoreOperation::Complete, FOREVER);
     let executor = worker.executor.clone();
     let answers = tokio::spawn(async move {
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {
-            items.iter().map(|_| Ok::<_, AppError>(1)).collect()
-        });
-        executor.run_batch(["k", "l"].map(|key| (Call::new(id(key)), ())).into(), handler).await
+        executor.run_batch(["k", "l"].map(|key| (Call::new(id(key)), ())).into(), batch_of(|()| Ok(1))).await
     });
     world.clock.settle().await;
     world.clock.advance(ms(2_100)).await;

@@ -2,12 +2,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, End, Job, PlainHandler, Worker, World, assert_in_flight, id, ms, secs};
 use idempotent::store::StateKind;
 use idempotent::{
-    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnInFlight, Outcome, Policy,
-    Rejection,
+    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Lease, OnInFlight, Outcome, Policy, Rejection,
 };
 use idempotent_testkit::StoreOperation;
 use tokio::sync::Notify;
@@ -39,7 +37,7 @@ async fn run_batch(
     seen: &Arc<std::sync::Mutex<Vec<&'static str>>>,
 ) -> Vec<(Outcome, Option<String>)> {
     let seen = seen.clone();
-    let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+    let handler = PlainHandler::batch(move |items: Vec<BatchItem<&'static str>>| async move {
         seen.lock().unwrap().extend(items.iter().map(|given| given.item));
         items.iter().map(|given| Ok::<_, AppError>(format!("done {}", given.item))).collect()
     });
@@ -77,7 +75,7 @@ async fn a_batch_of_duplicates_does_not_call_the_handler(world: World) {
     run_batch(&worker, batch(&["a", "b"]), &seen).await;
     seen.lock().unwrap().clear();
     let called = Arc::new(AtomicU32::new(0));
-    let handler = Handler::<DefaultReply, Json, _, _>::batch({
+    let handler = PlainHandler::batch({
         let called = called.clone();
         move |_: Vec<BatchItem<&'static str>>| async move {
             called.fetch_add(1, SeqCst);
@@ -91,9 +89,8 @@ async fn a_batch_of_duplicates_does_not_call_the_handler(world: World) {
 
 async fn a_batch_handler_that_answers_for_too_few_frees_all(world: World) {
     let worker = world.worker("a", Policy::new());
-    let handler = Handler::<DefaultReply, Json, _, _>::batch(|_: Vec<BatchItem<&'static str>>| async {
-        vec![Ok::<_, AppError>("one".to_owned())]
-    });
+    let handler =
+        PlainHandler::batch(|_: Vec<BatchItem<&'static str>>| async { vec![Ok::<_, AppError>("one".to_owned())] });
     let answers = worker.executor.run_batch(batch(&["a", "b"]), handler).await;
     for answer in answers {
         assert!(matches!(answer.outcome, Outcome::Released { .. }));
@@ -108,11 +105,10 @@ async fn a_batch_handler_that_panics_frees_all(world: World) {
     let run = tokio::spawn({
         let worker = worker.clone();
         async move {
-            let handler =
-                Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
-                    assert!(items.is_empty(), "as told");
-                    Vec::<Result<u32, AppError>>::new()
-                });
+            let handler = PlainHandler::batch(|items: Vec<BatchItem<&'static str>>| async move {
+                assert!(items.is_empty(), "as told");
+                Vec::<Result<u32, AppError>>::new()
+            });
             worker.executor.run_batch(batch(&["a", "b"]), handler).await.len()
         }
     });
@@ -203,15 +199,15 @@ async fn a_replay_is_what_the_first_run_answered(world: World) {
     let receipt = Receipt { id: 7, note: None, nested: vec![(1, "ünï\0".into())] };
     for outcome in [Outcome::Ran, Outcome::Replayed] {
         let answer = receipt.clone();
-        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { Ok::<_, AppError>(answer) });
+        let handler = PlainHandler::new(move || async move { Ok::<_, AppError>(answer) });
         let run = worker.executor.run(Call::new(id("receipt")), handler);
         let (answer, told) = Outcome::capture(run).await;
         assert_eq!((answer.unwrap(), told), (receipt.clone(), Some(outcome.clone())));
-        let none = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<Option<u8>, AppError>(None) });
+        let none = PlainHandler::new(|| async { Ok::<Option<u8>, AppError>(None) });
         let run = worker.executor.run(Call::new(id("none")), none);
         let (answer, told) = Outcome::capture(run).await;
         assert_eq!((answer.unwrap(), told), (None, Some(outcome.clone())));
-        let unit = Handler::<DefaultReply, Json, _, _>::new(|| async { Disposition::Ack });
+        let unit = PlainHandler::new(|| async { Disposition::Ack });
         let (answer, told) = Outcome::capture(worker.executor.run(Call::new(id("unit")), unit)).await;
         assert_eq!((answer, told), (Disposition::Ack, Some(outcome)));
     }
@@ -247,7 +243,7 @@ async fn a_detached_run_outlives_its_caller_and_keeps_scope_and_lease(world: Wor
     let run = {
         let (executor, clock, done) = (worker.executor.clone(), world.clock.clone(), done.clone());
         let call = Executor::detach(async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+            let handler = PlainHandler::new(move || async move {
                 clock.sleep_until(clock.now() + secs(5)).await;
                 assert!(Executor::current().is_some());
                 done.notify_one();

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::observe::{Event, RunInfo};
-use idempotent::reply::DefaultReply;
 use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Record, Release, Settled, StoreCapabilities,
 };
 use idempotent::{
-    BatchItem, Call, Executor, Handler, Json, Key, MemoryStore, Observer, Outcome, Policy, Scene, Store, StoreError,
-    StoreErrorKind,
+    BatchItem, Call, Executor, Key, MemoryStore, Observer, Outcome, Policy, Scene, Store, StoreError, StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
-use crate::common::{AppError, id, key_of, ms, runtime, secs};
+use crate::common::{AppError, PlainHandler, batch_of, id, key_of, ms, runtime, secs};
 
 /// The scripted answer to the claims of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +131,7 @@ impl Stage {
             .build()
             .unwrap();
         let remaining = self.remaining.clone();
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u32>>| async move {
+        let handler = PlainHandler::batch(move |items: Vec<BatchItem<u32>>| async move {
             remaining.lock().unwrap().extend(items.iter().map(|item| item.lease.remaining()));
             items.iter().map(|item| Ok::<_, AppError>(item.item)).collect()
         });
@@ -199,9 +197,7 @@ fn a_duplicate_of_a_failed_item_is_retried_after_the_same_delay() {
         let policy = Policy::new().jitter(0).retry_delay(secs(7)).retry_delay_max(secs(7));
         let executor = Executor::builder(stage.store.clone()).clock(Arc::new(stage.clock.clone()));
         let executor = executor.policy(Scene::Mq, policy).build().unwrap();
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u32>>| async move {
-            items.iter().map(|_| Err::<u32, _>(AppError::NoStock)).collect()
-        });
+        let handler = batch_of(|_| Err::<u32, _>(AppError::NoStock));
         let answers = executor.run_batch(vec![(Call::new(id("k")), 1), (Call::new(id("k")), 2)], handler).await;
         let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.outcome).collect();
         let retry_after = secs(7);

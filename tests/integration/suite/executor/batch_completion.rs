@@ -1,17 +1,17 @@
 //! Completion of a batch in one trip, and of its other items separately.
+use crate::common::PlainHandler;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::reply::DefaultReply;
 use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
 };
 use idempotent::{
-    BatchItem, Call, Clock, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Policy, Rejection, Scene,
-    Store, StoreError, StoreErrorKind,
+    BatchItem, Call, Clock, Executor, Identity, Key, MemoryStore, Outcome, Policy, Rejection, Scene, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -126,16 +126,15 @@ impl Stage {
     fn run(&self, fails: &'static str, loses: &'static str) -> tokio::task::JoinHandle<Vec<Outcome>> {
         let (executor, inner) = (self.executor.clone(), self.inner.clone());
         let calls = KEYS.map(|key| (Call::new(Identity::new(Scene::Rest, "orders", key)), key));
-        let handler =
-            Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-                for given in items.iter().filter(|given| given.item == loses) {
-                    let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
-                    let admin = inner.capabilities().admin.unwrap();
-                    admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
-                }
-                let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };
-                items.iter().map(|given| told(given.item)).collect()
-            });
+        let handler = PlainHandler::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+            for given in items.iter().filter(|given| given.item == loses) {
+                let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
+                let admin = inner.capabilities().admin.unwrap();
+                admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
+            }
+            let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };
+            items.iter().map(|given| told(given.item)).collect()
+        });
         tokio::spawn(async move {
             let answers = executor.run_batch(calls.into(), handler).await;
             answers.into_iter().map(|answer| answer.outcome).collect()

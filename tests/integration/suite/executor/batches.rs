@@ -2,26 +2,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, End, Job, PlainHandler, assert_in_flight, batch_of, id, ms, on_memory, secs};
 use idempotent::store::StateKind;
-use idempotent::{
-    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnStoreError, Outcome, Policy,
-    Rejection, Scene,
-};
+use idempotent::{BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Outcome, Policy, Rejection, Scene};
 use idempotent_testkit::StoreOperation;
-
-#[test]
-fn a_dead_letter_with_a_lost_response_is_dead() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new().max_retries(0));
-        worker.store.lose_reply(StoreOperation::Release, 1);
-        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
-        world.clock.advance(secs(1)).await;
-        let outcome = run.await.unwrap().0;
-        assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
-    });
-}
 
 fn with_print(key: &'static str, payload: &str) -> (Call, &'static str) {
     (Call::new(id(key)).fingerprint(Ok(Fingerprint::of_bytes(payload))), key)
@@ -31,11 +15,7 @@ fn with_print(key: &'static str, payload: &str) -> (Call, &'static str) {
 fn a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let good = || {
-            Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
-                items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
-            })
-        };
+        let good = || batch_of(|_| Ok(1_u32));
         worker.executor.run_batch(vec![with_print("k", "right")], good()).await;
         let answers = worker.executor.run_batch(vec![with_print("k", "wrong"), with_print("k", "right")], good()).await;
         assert_eq!(answers[0].outcome, Outcome::Mismatch);
@@ -47,9 +27,7 @@ fn a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
 fn a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let bad = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
-            items.iter().map(|_| Err::<u32, _>(AppError::NoStock)).collect()
-        });
+        let bad = batch_of(|_| Err::<u32, _>(AppError::NoStock));
         let answers = worker.executor.run_batch(vec![with_print("k", "1"), with_print("k", "2")], bad).await;
         assert!(matches!(answers[0].outcome, Outcome::Released { .. }));
         let outcome = &answers[1].outcome;
@@ -57,18 +35,6 @@ fn a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
             matches!(outcome.disposition(), Disposition::Retry { .. }),
             "a vacant record takes the new fingerprint, but the second is {outcome:?}"
         );
-    });
-}
-
-#[test]
-fn an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
-    on_memory(async |world| {
-        let built = Executor::builder(world.store.clone()).namespace("").build();
-        if let Ok(executor) = built {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) });
-            let (_, outcome) = Outcome::capture(executor.run(Call::new(id("k")), handler)).await;
-            panic!("built; every message ends as {:?}", outcome.unwrap().disposition());
-        }
     });
 }
 
@@ -98,10 +64,10 @@ fn a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
         for _ in 0..5 {
             let (executor, clock) = (worker.executor.clone(), world.clock.clone());
             let run = tokio::spawn(async move {
-                let outer = Handler::<DefaultReply, Json, _, _>::new({
+                let outer = PlainHandler::new({
                     let (executor, clock) = (executor.clone(), clock.clone());
                     move || async move {
-                        let inner = Handler::<DefaultReply, Json, _, _>::new(|| async {
+                        let inner = PlainHandler::new(|| async {
                             std::future::pending::<()>().await;
                             Ok::<u32, AppError>(1)
                         });
@@ -127,10 +93,10 @@ fn a_nested_run_of_a_batch_items_key_is_refused_by_name() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let seen = Arc::new(Mutex::new(None));
-        let handler = Handler::<DefaultReply, Json, _, _>::batch({
+        let handler = PlainHandler::batch({
             let (executor, seen) = (worker.executor.clone(), seen.clone());
             move |items: Vec<BatchItem<&'static str>>| async move {
-                let inner = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                let inner = PlainHandler::new(|| async { Ok::<u32, AppError>(1) });
                 let outcome = Outcome::capture(executor.run(Call::new(id("k")), inner)).await.1;
                 *seen.lock().unwrap() = outcome;
                 items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
@@ -142,105 +108,44 @@ fn a_nested_run_of_a_batch_items_key_is_refused_by_name() {
 }
 
 #[test]
-fn max_run_forever_is_refused_or_works() {
-    on_memory(async |world| {
-        for policy in [Policy::new().max_run(Duration::MAX), serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap()]
-        {
-            assert!(policy.check(&Scene::Mq).is_ok());
-            let worker = world.worker("a", policy);
-            let run = worker.spawn("k", &Job::takes(ms(0))).await;
-            assert!(matches!(run.await, Ok((Outcome::Ran | Outcome::Replayed, _))), "panicked");
-        }
-    });
-}
-
-#[test]
-fn drain_takes_any_grace() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        let drain = worker.drain(Duration::MAX);
-        world.clock.settle().await;
-        assert!(drain.await.is_ok(), "panicked");
-    });
-}
-
-#[test]
-fn endless_delays_are_refused_or_work() {
-    on_memory(async |world| {
-        let ever = Duration::MAX;
-        let policy = Policy::new().retry_delay(ever).retry_delay_max(ever).jitter(20);
-        assert!(policy.check(&Scene::Mq).is_ok());
-        let worker = world.worker("a", policy);
-        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
-        assert!(run.await.is_ok(), "panicked");
-    });
-}
-
-#[test]
-fn endless_hints_are_refused_or_work() {
-    on_memory(async |world| {
-        let ever = Duration::MAX;
-        let policy = Policy::new().in_flight_delay(ever).in_flight_delay_max(ever).jitter(20);
-        let worker = world.worker("b", policy);
-        let _held = worker.spawn("held", &Job::takes(secs(10))).await;
-        let run = worker.spawn("held", &Job::takes(ms(0))).await;
-        assert!(run.await.is_ok(), "panicked");
-    });
-}
-
-#[test]
-fn results_are_never_shown() {
-    on_memory(async |world| {
-        let done = idempotent::store::Completion { value: Some(Arc::from(&b"SECRET"[..])), retain: secs(1) };
-        let shown = format!("{done:?}");
-        assert!(!shown.contains("83, 69, 67, 82"), "{shown}");
-        let _ = world;
-    });
-}
-
-#[test]
 fn an_error_about_a_result_does_not_show_it() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let write =
-            Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>("card 4111-1111".to_owned()) });
+        let write = PlainHandler::new(|| async { Ok::<_, AppError>("card 4111-1111".to_owned()) });
         worker.executor.run(Call::new(id("k")), write).await.unwrap();
-        let read = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, Rejection>(1) });
+        let read = PlainHandler::new(|| async { Ok::<u32, Rejection>(1) });
         let error = worker.executor.run(Call::new(id("k")), read).await.unwrap_err();
         assert!(matches!(error, Rejection::ConsumedWithoutResult { .. }));
         assert!(!error.to_string().contains("4111"), "{error}");
     });
 }
 
-/// The policy of a lease's span and the inner frame of an unprotected run.
 #[test]
-fn an_unprotected_run_has_no_lease_not_even_that_of_a_run_around_it() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        let seen = Arc::new(Mutex::new(None));
-        let run = tokio::spawn({
-            let (worker, seen) = (worker.clone(), seen.clone());
-            async move {
-                let outer = Handler::<DefaultReply, Json, _, _>::new({
-                    let worker = worker.clone();
-                    move || async move {
-                        worker.store.down();
-                        let inner = Handler::<DefaultReply, Json, _, _>::new(move || async move {
-                            *seen.lock().unwrap() = Some(Lease::current().is_some());
-                            Ok::<u32, AppError>(1)
-                        });
-                        let call =
-                            Call::new(id("inner")).policy(Policy::new().on_store_error(OnStoreError::RunUnprotected));
-                        let answer = worker.executor.run(call, inner).await;
-                        worker.store.up();
-                        answer
-                    }
-                });
-                worker.executor.run(Call::new(id("outer")), outer).await.is_ok()
-            }
+fn an_empty_namespace_is_refused_at_start() {
+    let built = Executor::builder(idempotent::MemoryStore::new()).namespace("").build();
+    assert!(built.is_err(), "each message would fail");
+}
+
+#[test]
+fn durations_without_an_end_are_valid() {
+    let forever = Duration::MAX;
+    let delays = Policy::new().retry_delay(forever).retry_delay_max(forever).jitter(20);
+    let hints = Policy::new().in_flight_delay(forever).in_flight_delay_max(forever).jitter(20);
+    let from_configuration = serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap();
+    for policy in [Policy::new().max_run(forever), from_configuration, delays, hints] {
+        on_memory(async |world| {
+            assert!(policy.check(&Scene::Mq).is_ok(), "{policy:?}");
+            let worker = world.worker("a", policy);
+            let _held = worker.spawn("held", &Job::takes(secs(10))).await;
+            assert_in_flight(&worker.outcome("held", &Job::takes(ms(0))).await);
+            assert_eq!(worker.outcome("succeeds", &Job::takes(ms(0))).await, Outcome::Ran, "{policy:?}");
+            let failed = worker.outcome("fails", &Job::ends(ms(0), End::Err)).await;
+            assert!(matches!(failed, Outcome::Released { .. }), "{policy:?}: {failed:?}");
         });
-        world.clock.advance(secs(1)).await;
-        assert!(run.await.unwrap());
-        assert_eq!(*seen.lock().unwrap(), Some(false), "another key's fencing number is not its own");
+    }
+    on_memory(async |world| {
+        let drain = world.worker("a", Policy::new()).drain(forever);
+        world.clock.settle().await;
+        assert!(drain.await.is_ok(), "panicked");
     });
 }

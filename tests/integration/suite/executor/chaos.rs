@@ -2,11 +2,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, World, id, ms, on_memory, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, PlainHandler, World, id, ms, on_memory, secs};
 use idempotent::store::StateKind;
-use idempotent::{BatchItem, Call, Clock, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy};
-use idempotent_testkit::FaultRates;
+use idempotent::{BatchItem, Call, Clock, Disposition, Executor, Lease, OnInFlight, OnLeaseLost, Outcome, Policy};
+use idempotent_simulator::{ProcessClock, Wire};
+use idempotent_testkit::{FaultRates, SeededEntropy};
 
 struct Dice(u64);
 impl Dice {
@@ -60,7 +60,20 @@ impl Drop for Inside {
     }
 }
 
-async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) -> (u32, Vec<String>) {
+/// The settings of a round.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    /// The probability of a call without an answer.
+    hang: f64,
+    /// The number of batches in four calls.
+    batches: u64,
+    keys: u64,
+    /// True if a request arrives although its sender has given it up.
+    stragglers: bool,
+}
+
+async fn round(world: &World, seed: u64, setting: Setting) -> (u32, Vec<String>) {
+    let Setting { hang, batches, keys: keys_of, stragglers } = setting;
     let mut dice = Dice(seed * 31 + 5);
     let scene: Shared = Arc::default();
     let mut workers = Vec::new();
@@ -70,18 +83,11 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
             policy = policy.on_in_flight(OnInFlight::Wait(secs(2))).on_lease_lost(OnLeaseLost::Finish);
         }
         let mut worker = world.worker(&format!("w{n}"), policy);
-        if hang < 0.0 {
-            let network = Network {
-                inner: worker.store.clone(),
-                clock: world.clock.clone(),
-                dice: Arc::new(Mutex::new(Dice(seed * 13 + n))),
-            };
-            worker.executor = idempotent::Executor::builder(network)
-                .clock(Arc::new(world.clock.clone()))
-                .entropy(Arc::new(idempotent_testkit::SeededEntropy::new(seed * 3 + n)))
-                .policy(idempotent::Scene::Mq, policy)
-                .build()
-                .unwrap();
+        if stragglers {
+            let network = Wire::new(worker.store.clone(), &ProcessClock::new(&world.clock, 0));
+            let builder = Executor::builder(network).clock(Arc::new(world.clock.clone()));
+            let builder = builder.entropy(Arc::new(SeededEntropy::new(seed * 3 + n)));
+            worker.executor = builder.policy(idempotent::Scene::Mq, policy).build().unwrap();
         }
         worker.store.chaos(
             seed * 7 + n,
@@ -89,7 +95,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
                 refuse: 0.1,
                 lose_request: 0.1,
                 lose_reply: 0.1,
-                hang: hang.max(0.0),
+                hang,
                 delay: 0.2,
                 delay_reply: 0.2,
                 max_delay: secs(2),
@@ -107,7 +113,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
         let task = tokio::spawn(async move {
             if batch {
                 let items = keys.iter().map(|key| (Call::new(id(key)), key.clone())).collect();
-                let handler = Handler::<DefaultReply, Json, _, _>::batch({
+                let handler = PlainHandler::batch({
                     let scene = scene.clone();
                     move |items: Vec<BatchItem<String>>| async move {
                         let _inside: Vec<_> = items
@@ -124,7 +130,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
                 }
             } else {
                 let key = keys[0].clone();
-                let handler = Handler::<DefaultReply, Json, _, _>::new({
+                let handler = PlainHandler::new({
                     let (scene, key) = (scene.clone(), key.clone());
                     move || async move {
                         let _inside = Inside::new(&scene, &key, Lease::current().unwrap(), "run");
@@ -183,116 +189,34 @@ fn note(scene: &Shared, key: &str, outcome: &Outcome, ok: bool) {
     }
 }
 
-async fn all(world: World, seeds: u64, hang: f64, batches: u64, keys_of: u64) {
+async fn all(world: World, seeds: u64, setting: Setting) {
     let (mut started, mut wrong) = (0, Vec::new());
     for seed in 0..seeds {
-        let (more, found) = round(&world, seed, hang, batches, keys_of).await;
+        let (more, found) = round(&world, seed, setting).await;
         started += more;
         wrong.extend(found.into_iter().map(|what| format!("seed {seed}: {what}")));
         world.store.heal();
     }
     assert!(started > 20, "vacuous");
     let show: Vec<_> = wrong.iter().take(12).collect();
-    assert!(wrong.is_empty(), "{} in {seeds} seeds, {started} runs: {show:#?}", wrong.len());
+    assert!(wrong.is_empty(), "{setting:?}: {} in {seeds} seeds, {started} runs: {show:#?}", wrong.len());
 }
 
-#[test]
-fn chaos_without_hangs_on_memory() {
-    on_memory(|world| all(world, 15, 0.0, 1, 5));
-}
+const BATCHES: Setting = Setting { hang: 0.0, batches: 1, keys: 5, stragglers: false };
+const SINGLE_CALLS: Setting = Setting { batches: 0, keys: 15, ..BATCHES };
 
 #[test]
-fn chaos_with_hangs_on_memory() {
-    on_memory(|world| all(world, 15, 0.05, 1, 5));
+fn runs_that_are_dropped_at_any_await_break_no_invariant_on_memory() {
+    let stragglers = Setting { stragglers: true, ..SINGLE_CALLS };
+    for (seeds, setting) in
+        [(15, BATCHES), (15, Setting { hang: 0.05, ..BATCHES }), (30, SINGLE_CALLS), (30, stragglers)]
+    {
+        on_memory(|world| all(world, seeds, setting));
+    }
 }
 
 #[cfg(feature = "stores")]
 #[test]
-fn chaos_without_hangs_on_sqlite() {
-    crate::common::on_sqlite(|world| all(world, 4, 0.0, 1, 5));
-}
-
-/// The same without batches.
-#[test]
-fn chaos_without_batches_on_memory() {
-    on_memory(|world| all(world, 30, 0.0, 0, 15));
-}
-
-/// A network that delivers what its sender has given up.
-#[derive(Clone)]
-struct Network {
-    inner: idempotent_testkit::FaultStore,
-    clock: idempotent_testkit::VirtualClock,
-    dice: Arc<Mutex<Dice>>,
-}
-
-impl std::fmt::Debug for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Network")
-    }
-}
-
-impl Network {
-    async fn send<T: Send + 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> T {
-        let (there, back) = {
-            let mut dice = self.dice.lock().unwrap();
-            let mut roll = || if dice.roll(4) == 0 { dice.roll(2500) } else { 0 };
-            (ms(roll()), ms(roll()))
-        };
-        let clock = self.clock.clone();
-        let sent = tokio::spawn(async move {
-            clock.sleep_until(clock.now() + there).await;
-            let answer = call.await;
-            clock.sleep_until(clock.now() + back).await;
-            answer
-        });
-        sent.await.unwrap()
-    }
-}
-
-#[async_trait::async_trait]
-impl idempotent::Store for Network {
-    async fn claim(
-        &self,
-        request: &idempotent::store::ClaimRequest,
-    ) -> Result<idempotent::store::Claim, idempotent::StoreError> {
-        let (inner, request) = (self.inner.clone(), request.clone());
-        self.send(async move { inner.claim(&request).await }).await
-    }
-    async fn renew(
-        &self,
-        held: &idempotent::store::ClaimHandle,
-        lease: std::time::Duration,
-    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
-        let (inner, held) = (self.inner.clone(), held.clone());
-        self.send(async move { inner.renew(&held, lease).await }).await
-    }
-    async fn complete(
-        &self,
-        held: &idempotent::store::ClaimHandle,
-        done: &idempotent::store::Completion,
-    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
-        let (inner, held, done) = (self.inner.clone(), held.clone(), done.clone());
-        self.send(async move { inner.complete(&held, &done).await }).await
-    }
-    async fn release(
-        &self,
-        held: &idempotent::store::ClaimHandle,
-        release: &idempotent::store::Release,
-    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
-        let (inner, held, release) = (self.inner.clone(), held.clone(), release.clone());
-        self.send(async move { inner.release(&held, &release).await }).await
-    }
-    async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::store::Record>, idempotent::StoreError> {
-        self.inner.peek(key).await
-    }
-    fn capabilities(&self) -> idempotent::store::StoreCapabilities<'_> {
-        idempotent::store::StoreCapabilities::none()
-    }
-}
-
-/// Stragglers: what was given up arrives all the same.
-#[test]
-fn chaos_with_stragglers_on_memory() {
-    on_memory(|world| all(world, 30, -1.0, 0, 15));
+fn runs_that_are_dropped_at_any_await_break_no_invariant_on_sqlite() {
+    crate::common::on_sqlite(|world| all(world, 4, BATCHES));
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idempotent::reply::DefaultReply;
-use idempotent::{BatchItem, Call, Fingerprint, Handler, Json, OnInFlight, Outcome, Policy};
+use idempotent::{Call, Fingerprint, OnInFlight, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{AppError, Job, Worker, World, assert_in_flight, id, key_of, ms, on_memory, secs};
+use crate::common::{Job, Worker, World, assert_in_flight, batch_of, id, key_of, ms, on_memory, secs};
 
 const INTERVAL: Duration = ms(100);
 
@@ -258,9 +257,7 @@ fn items_of_a_batch_with_known_keys_send_no_claim() {
     on_memory_spared(|world, a, _| async move {
         let job = Job::takes(secs(10));
         let run = a.spawn("1", &job).await;
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u32>>| async move {
-            items.iter().map(|item| Ok::<_, AppError>(item.item)).collect()
-        });
+        let handler = batch_of(|item: u32| Ok(item));
         let items = [("1", 1), ("2", 2), ("1", 3), ("3", 4)].map(|(key, item)| (Call::new(id(key)), item));
         let outputs = a.executor.run_batch(items.into(), handler).await;
         let names: Vec<_> = outputs.iter().map(|output| output.outcome.name()).collect();

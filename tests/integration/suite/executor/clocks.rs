@@ -3,13 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::common::{Job, id, ms, on_memory, secs};
+use crate::common::{Job, PlainHandler, id, ms, on_memory, secs};
 use idempotent::observe::RunInfo;
-use idempotent::reply::DefaultReply;
 use idempotent::store::Timer;
-use idempotent::{
-    Call, Clock, Event, Executor, Handler, Json, Lease, MemoryStore, Observer, Outcome, Policy, Rejection, Timestamp,
-};
+use idempotent::{Call, Clock, Event, Executor, Lease, MemoryStore, Observer, Outcome, Policy, Rejection, Timestamp};
 use idempotent_testkit::StoreOperation;
 
 /// A clock that only a test moves.
@@ -49,7 +46,7 @@ async fn a_handler_does_not_start_under_a_lease_that_is_over() {
     let builder = Executor::builder(store).clock(Arc::new(clock.clone())).observer(Slow(clock));
     let executor = builder.build().unwrap();
     let call = Call::new(id("k")).policy(Policy::new().lease(secs(1)));
-    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+    let handler = PlainHandler::new(|| async {
         assert!(Lease::current().is_some_and(|lease| !lease.is_lost()), "begun under a lost lease");
         Ok::<_, Rejection>(())
     });

@@ -3,14 +3,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::reply::DefaultReply;
 use idempotent::store::{Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities};
-use idempotent::{
-    Call, Clock, Executor, Handler, Json, Key, OnStoreError, Outcome, Policy, Scene, Store, StoreError, StoreErrorKind,
-};
+use idempotent::{Call, Clock, Executor, Key, OnStoreError, Outcome, Policy, Scene, Store, StoreError, StoreErrorKind};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{AppError, Job, Worker, World, assert_in_flight, id, ms, on_memory, secs};
+use crate::common::{AppError, Job, PlainHandler, Worker, World, assert_in_flight, id, ms, on_memory, secs};
 
 /// Starts a call of `k` inside of a run that began before a drain. Returns the outcome of the inner call.
 async fn nested_during_a_drain(world: &World, worker: &Worker) -> Outcome {
@@ -18,7 +15,7 @@ async fn nested_during_a_drain(world: &World, worker: &Worker) -> Outcome {
     let outer = tokio::spawn({
         let (worker, seen) = (worker.clone(), seen.clone());
         async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+            let handler = PlainHandler::new(|| async {
                 worker.clock.sleep_until(worker.clock.now() + secs(1)).await;
                 *seen.lock().unwrap() = Some(worker.outcome("k", &Job::takes(ms(0))).await);
                 Ok::<u32, AppError>(1)
@@ -108,5 +105,15 @@ fn a_handler_runs_unprotected_only_if_the_store_is_unavailable() {
             worker.outcome("k", &job).await;
             assert_eq!(job.runs(), runs, "{kind:?}");
         }
+    });
+}
+
+/// "Runs in flight go on": also those that call another idempotent handler.
+#[test]
+fn a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        assert_eq!(nested_during_a_drain(&world, &worker).await, Outcome::Ran);
+        assert_eq!(worker.executor.counts().of("ran"), 2, "the outer run ends too");
     });
 }

@@ -2,13 +2,9 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
+use crate::common::{AppError, End, Job, PlainHandler, id, ms, on_memory, secs};
 use idempotent::observe::RunInfo;
-use idempotent::reply::DefaultReply;
-use idempotent::{
-    BatchItem, Call, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError, Outcome,
-    Policy,
-};
+use idempotent::{BatchItem, Call, Disposition, Event, Observer, OnLeaseLost, OnStoreError, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 #[derive(Clone, Debug, Default)]
@@ -52,8 +48,7 @@ fn an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_value(
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.down();
         let run = tokio::spawn(async move {
-            let handler =
-                Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) }).failed_if(|v| *v == 0);
+            let handler = PlainHandler::new(|| async { Ok::<u32, AppError>(0) }).failed_if(|v| *v == 0);
             Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await
         });
         world.clock.advance(secs(1)).await;
@@ -75,11 +70,10 @@ fn a_batch_does_not_start_an_item_whose_lease_is_lost() {
         let batch = tokio::spawn({
             let (a, started) = (a.clone(), started.clone());
             async move {
-                let handler =
-                    Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-                        started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
-                        items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
-                    });
+                let handler = PlainHandler::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                    started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
+                    items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
+                });
                 let short = Call::new(id("short")).policy(Policy::new().lease(secs(1)));
                 a.executor.run_batch(vec![(short, "short"), (Call::new(id("long")), "long")], handler).await.len()
             }
@@ -105,7 +99,7 @@ fn a_batch_does_not_start_after_a_drain_has_closed() {
         let batch = tokio::spawn({
             let (a, started) = (a.clone(), started.clone());
             async move {
-                let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
+                let handler = PlainHandler::batch(move |items: Vec<BatchItem<u8>>| async move {
                     started.fetch_add(1, SeqCst);
                     items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
                 });
@@ -198,32 +192,6 @@ fn a_lost_lease_is_reported_once() {
 }
 
 #[test]
-fn giving_back_a_late_claim_does_not_wait_forever() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.hang(StoreOperation::Claim, 1); // a second; the next try's answer takes 0.9 s: too late for the guard
-        worker.store.delay_reply(StoreOperation::Claim, ms(900));
-        worker.store.hang(StoreOperation::Release, FOREVER);
-        let run = worker.spawn("k", &Job::takes(ms(0))).await;
-        world.clock.advance(secs(3600)).await;
-        assert!(run.is_finished(), "hangs for an hour");
-    });
-}
-
-#[test]
-fn giving_back_what_a_drain_found_does_not_wait_forever() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.delay_reply(StoreOperation::Claim, ms(500));
-        worker.store.hang(StoreOperation::Release, FOREVER);
-        let run = worker.spawn("k", &Job::takes(ms(0))).await;
-        let drain = worker.drain(secs(5));
-        world.clock.advance(secs(3600)).await;
-        assert!(run.is_finished() && drain.is_finished(), "run {} drain {}", run.is_finished(), drain.is_finished());
-    });
-}
-
-#[test]
 fn a_drain_drops_an_unprotected_handler_too() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
@@ -280,7 +248,7 @@ fn a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
         assert!(matches!(run.await.unwrap().0, Outcome::StoreDown(_)), "nothing ran");
         let told = last.executor.run(
             Call::new(id("k")),
-            Handler::<DefaultReply, Json, _, _>::new(|| async {
+            PlainHandler::new(|| async {
                 Ok::<_, AppError>(idempotent::Lease::current().is_some_and(|lease| lease.taken_over().is_some()))
             }),
         );
@@ -289,27 +257,14 @@ fn a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
 }
 
 #[test]
-fn a_waiter_waits_at_most_for_the_configured_time() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
-        let _owner = worker.spawn("k", &Job::takes(secs(600))).await;
-        waiter.store.pass(StoreOperation::Claim, 2);
-        waiter.store.hang(StoreOperation::Claim, FOREVER);
-        let run = waiter.spawn("k", &Job::takes(ms(0))).await;
-        world.clock.advance(ms(2500)).await;
-        assert!(run.is_finished(), "on_in_flight = wait(2s): \"at most this long\"");
-    });
-}
-
-#[test]
 fn a_release_with_a_lost_response_is_done() {
-    on_memory(async |world| {
-        let worker = world.worker("a", Policy::new());
-        worker.store.lose_reply(StoreOperation::Release, 1);
-        let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
-        world.clock.advance(secs(1)).await;
-        let outcome = run.await.unwrap().0;
-        assert!(matches!(outcome, Outcome::Released { .. }), "nobody took over, and yet {outcome:?}");
-    });
+    for (policy, outcome) in [(Policy::new(), "released"), (Policy::new().max_retries(0), "dead")] {
+        on_memory(async |world| {
+            let worker = world.worker("a", policy);
+            worker.store.lose_reply(StoreOperation::Release, 1);
+            let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
+            world.clock.advance(secs(1)).await;
+            assert_eq!(run.await.unwrap().0.name(), outcome, "nobody took over");
+        });
+    }
 }

@@ -1,10 +1,9 @@
 //! Limits of time and size, at their exact values.
-use idempotent::reply::DefaultReply;
 use idempotent::store::StateKind;
-use idempotent::{Call, Handler, Json, OnInFlight, OnLeaseLost, Outcome, Policy};
+use idempotent::{Call, OnInFlight, OnLeaseLost, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, on_memory, secs};
+use crate::common::{AppError, End, Job, PlainHandler, Worker, World, assert_in_flight, id, ms, on_memory, secs};
 
 /// Checks that a task is still running 1 ms before this time, and ends then.
 async fn ends_after<T>(world: &World, time: std::time::Duration, task: &tokio::task::JoinHandle<T>) {
@@ -141,8 +140,7 @@ fn a_result_of_the_maximum_size_is_stored() {
         let worker = world.worker("a", Policy::new().max_result(5));
         for (result, outcome) in [("abc", Outcome::Replayed), ("abcd", Outcome::ConsumedWithoutResult)] {
             let run = async || {
-                let handler =
-                    Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(result.to_owned()) });
+                let handler = PlainHandler::new(|| async { Ok::<_, AppError>(result.to_owned()) });
                 Outcome::capture(worker.executor.run(Call::new(id(result)), handler)).await.1.unwrap()
             };
             assert_eq!(run().await, Outcome::Ran);

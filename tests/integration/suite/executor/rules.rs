@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
-use idempotent::reply::DefaultReply;
+use crate::common::{AppError, Job, PlainHandler, ask, id, key_of, ms, on_memory, secs};
 use idempotent::store::{Claim, ClaimRequest};
-use idempotent::{
-    BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene, Store,
-};
+use idempotent::{BatchItem, Call, Clock, Identity, MemoryStore, OnInFlight, Outcome, Policy, Scene, Store};
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
 /// A run that is dropped while the store hangs leaves no task in the runtime.
@@ -134,10 +131,10 @@ fn a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
         let _held = worker.spawn("inner", &Job::takes(secs(600))).await;
         let mut last = None;
         for _ in 0..4 {
-            let handler = Handler::<DefaultReply, Json, _, _>::batch({
+            let handler = PlainHandler::batch({
                 let executor = worker.executor.clone();
                 move |_: Vec<BatchItem<u8>>| async move {
-                    let inner = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                    let inner = PlainHandler::new(|| async { Ok::<u32, AppError>(1) });
                     vec![executor.run(Call::new(id("inner")), inner).await]
                 }
             });
@@ -159,7 +156,7 @@ fn a_batch_handler_is_dropped_when_all_its_leases_are_lost() {
         let _batch = tokio::spawn({
             let (a, effects, clock) = (a.clone(), effects.clone(), world.clock.clone());
             async move {
-                let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
+                let handler = PlainHandler::batch(move |items: Vec<BatchItem<u8>>| async move {
                     clock.sleep_until(clock.now() + secs(10)).await;
                     effects.fetch_add(1, SeqCst);
                     items.iter().map(|_| Ok::<u32, AppError>(1)).collect()

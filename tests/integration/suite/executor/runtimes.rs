@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::common::{AppError, id, ms, secs};
+use crate::common::{AppError, PlainHandler, id, ms, secs};
 use crate::without_capabilities::Bare;
-use idempotent::reply::DefaultReply;
 use idempotent::store::SystemClock;
-use idempotent::{BatchItem, Call, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene};
+use idempotent::{BatchItem, Call, Executor, Lease, MemoryStore, Outcome, Policy, Scene};
 use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 use tokio::runtime::{Builder, Runtime};
 
@@ -23,7 +22,7 @@ fn executor(store: &MemoryStore) -> Executor {
 }
 
 async fn run(executor: &Executor, key: &str, takes: Duration, runs: &Arc<AtomicU32>) -> Outcome {
-    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+    let handler = PlainHandler::new(|| async {
         runs.fetch_add(1, SeqCst);
         tokio::time::sleep(takes).await;
         Ok::<u32, AppError>(1)
@@ -63,7 +62,7 @@ fn thread_that_a_run_blocks(executor: &Executor, stands_by: Option<Duration>) ->
     let counted = runs.clone();
     let blocking = std::thread::spawn(move || {
         single().block_on(async {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+            let handler = PlainHandler::new(|| async {
                 if let Some(time) = stands_by {
                     tokio::time::sleep(time).await;
                 }
@@ -124,7 +123,7 @@ fn a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats() {
             tokio::time::sleep(ms(1800)).await;
             run(&other_process, "k", ms(0), &twice).await
         };
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+        let handler = PlainHandler::new(|| async {
             long.fetch_add(1, SeqCst);
             tokio::time::sleep(ms(3000)).await;
             was_lost.fetch_add(u32::from(Lease::current().unwrap().is_lost()), SeqCst);
@@ -147,7 +146,7 @@ fn a_batch_adopts_an_orphaned_heartbeat() {
     let (here, other_process) = (executor(&store), executor(&store));
     let first = runtime_with_the_heartbeat_of(&here);
     let (batch, twice) = single().block_on(async {
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
+        let handler = PlainHandler::batch(|items: Vec<BatchItem<u8>>| async move {
             tokio::time::sleep(ms(3600)).await;
             items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
         });
@@ -158,27 +157,12 @@ fn a_batch_adopts_an_orphaned_heartbeat() {
     assert_eq!(twice, 0, "ran again while the batch was running: {:?}", batch[0].outcome);
 }
 
-#[test]
-fn a_batch_claim_that_is_not_answered_is_given_up() {
-    let policy = Policy::new().lease(ms(900));
-    let executor =
-        Executor::builder(Bare::hanging_on_batches(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
-    single().block_on(async {
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
-            items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
-        });
-        let batch = executor.run_batch(vec![(Call::new(id("a")), 1), (Call::new(id("b")), 2)], handler);
-        let ended = tokio::time::timeout(secs(3), batch).await;
-        assert!(ended.is_ok(), "ten leases later still no answer");
-    });
-}
-
 /// "A duration below 1 ms counts as 1 ms".
 #[test]
 fn a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
     let policy = Policy::new().heartbeat(Duration::from_nanos(1));
     let store = counted();
-    let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
+    let executor = Executor::builder(Bare(store.clone())).policy(Scene::Mq, policy).build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
         let hung = tokio::spawn(async move { run(&executor, "k", ms(200), &runs).await });
@@ -198,10 +182,10 @@ fn futures_are_send() {
     runtime.block_on(async {
         let executor = Executor::new(MemoryStore::new());
         let (text, list) = ("borrowed".to_owned(), [1u8, 2]);
-        let one = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<usize, AppError>(text.len()) });
+        let one = PlainHandler::new(|| async { Ok::<usize, AppError>(text.len()) });
         send(executor.run(Call::new(id("a")), one)).await.unwrap();
         let items = list.iter().map(|n| (Call::new(id(&n.to_string())), n)).collect::<Vec<_>>();
-        let many = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&u8>>| async move {
+        let many = PlainHandler::batch(|items: Vec<BatchItem<&u8>>| async move {
             items.iter().map(|given| Ok::<usize, AppError>(text.len() + usize::from(*given.item))).collect()
         });
         assert_eq!(send(executor.run_batch(items, many)).await.len(), 2);
@@ -219,7 +203,7 @@ fn refused_renewals_do_not_starve_the_runtime() {
     let policy = Policy::new().lease(secs(3));
     let store = counted();
     store.fail_before(StoreOperation::Renew, FOREVER);
-    let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
+    let executor = Executor::builder(Bare(store.clone())).policy(Scene::Mq, policy).build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     single().block_on(async {
         for (key, after) in [("one", 0), ("two", 590)] {

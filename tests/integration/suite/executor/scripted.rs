@@ -1,13 +1,11 @@
 //! Scripted histories that random schedules rarely produce.
+use crate::common::PlainHandler;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::without_capabilities::Bare;
-use idempotent::reply::DefaultReply;
 use idempotent::store::{Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind};
 use idempotent::{
-    BatchItem, Call, Executor, Handler, Identity, Json, Lease, MemoryStore, OnInFlight, OnLeaseLost, Policy, Rejection,
-    Scene, Store,
+    Call, Executor, Identity, Lease, MemoryStore, OnInFlight, OnLeaseLost, Policy, Rejection, Scene, Store,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 
@@ -74,7 +72,7 @@ impl Stage {
         let lease = Arc::new(std::sync::OnceLock::new());
         let (executor, process, out) = (self.executor.clone(), self.process.clone(), lease.clone());
         let run = tokio::spawn(async move {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
+            let handler = PlainHandler::new(|| async move {
                 let _ = out.set(Lease::current().unwrap());
                 process.sleep(work).await;
                 Ok::<_, Rejection>(1)
@@ -155,21 +153,4 @@ async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
         "begun under {number}, then {} was granted: {answer:?}",
         other.fencing
     );
-}
-
-/// A claim of one is given up after a third of the lease; so must be a claim of many.
-#[tokio::test]
-async fn a_batch_whose_claims_hang_ends() {
-    let clock = VirtualClock::new();
-    let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-    let executor = Executor::builder(Bare::hanging_on_batches(inner)).clock(Arc::new(clock.clone())).build().unwrap();
-    let run = tokio::spawn(async move {
-        let calls = ["o-1", "o-2"].map(|order| (Call::new(Identity::new(Scene::Rest, "orders", order)), order));
-        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&str>>| async move {
-            items.iter().map(|_| Ok::<_, Rejection>(1)).collect()
-        });
-        executor.run_batch(calls.into(), handler).await.len()
-    });
-    clock.advance(secs(3_600)).await;
-    assert!(run.is_finished(), "the batch hangs for ever on its claims");
 }

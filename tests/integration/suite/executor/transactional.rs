@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::executor::DeliveryContext;
-use idempotent::reply::DefaultReply;
 use idempotent::steps::StepError;
 use idempotent::store::{
     Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional,
 };
 use idempotent::transaction::{TransactionSource, TransactionalRun};
 use idempotent::{
-    Call, Executor, FencingToken, Handler, Json, Key, Lease, MemoryStore, Outcome, Policy, Rejection, Scene, Store,
-    StoreError, StoreErrorKind, step,
+    Call, Executor, FencingToken, Key, Lease, MemoryStore, Outcome, Policy, Rejection, Scene, Store, StoreError,
+    StoreErrorKind, step,
 };
 use idempotent_testkit::VirtualClock;
 
-use crate::common::{AppError, id, runtime, secs};
+use crate::common::{AppError, PlainHandler, id, runtime, secs};
 
 /// The scripted end of a commit.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +134,7 @@ where
     Fut: Future<Output = Result<u32, AppError>>,
 {
     let (call, _transaction) = Call::new(id("k")).within::<Tx>(executor, mode);
-    let run = executor.run(call, Handler::<DefaultReply, Json, _, _>::new(handler));
+    let run = executor.run(call, PlainHandler::new(handler));
     let (answer, outcome) = Outcome::capture(run).await;
     (answer, outcome.unwrap())
 }
@@ -158,7 +157,7 @@ fn a_run_uses_the_attempt_of_its_delivery_if_a_rollback_forgets_its_own() {
             assert_eq!(seen.unwrap(), expected, "{mode:?}");
         }
         let executor = executor(Commit::Done, &clock);
-        let outer = Handler::<DefaultReply, Json, _, _>::new(|| async {
+        let outer = PlainHandler::new(|| async {
             assert_eq!(attempt().await.unwrap(), 1, "without a transaction");
             run(&executor, ClaimMode::Inside, attempt).await.0
         });

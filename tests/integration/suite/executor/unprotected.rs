@@ -1,9 +1,8 @@
 //! Handlers that run without a lease because the store is unavailable.
-use idempotent::reply::DefaultReply;
-use idempotent::{Call, Handler, Json, Lease, OnStoreError, Outcome, Policy};
+use idempotent::{Call, Lease, OnStoreError, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{AppError, Job, assert_in_flight, id, ms, on_memory, secs};
+use crate::common::{AppError, Job, PlainHandler, assert_in_flight, id, ms, on_memory, secs};
 
 /// The outer run holds its own key, and the handler inside of it holds none.
 #[test]
@@ -12,12 +11,12 @@ fn a_handler_without_a_lease_does_not_see_the_lease_of_the_run_around_it() {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.pass(StoreOperation::Claim, 1);
         worker.store.fail_before(StoreOperation::Claim, FOREVER);
-        let unprotected = Handler::<DefaultReply, Json, _, _>::new(|| async {
+        let unprotected = PlainHandler::new(|| async {
             assert!(Lease::current().is_none());
             Ok::<_, AppError>(1)
         });
         let executor = worker.executor.clone();
-        let outer = Handler::<DefaultReply, Json, _, _>::new(|| async move {
+        let outer = PlainHandler::new(|| async move {
             let (answer, outcome) = Outcome::capture(executor.run(Call::new(id("inner")), unprotected)).await;
             assert_eq!(outcome, Some(Outcome::Unprotected));
             answer
@@ -38,7 +37,7 @@ fn the_outcome_of_an_unprotected_run_is_its_own() {
         );
         worker.store.fail_before(StoreOperation::Claim, FOREVER);
         let _held = healthy.spawn("k", &Job::takes(secs(600))).await;
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
+        let handler = PlainHandler::new(|| async move {
             assert_in_flight(&healthy.outcome("k", &Job::takes(ms(0))).await);
             Ok::<_, AppError>(1)
         });

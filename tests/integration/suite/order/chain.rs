@@ -10,6 +10,7 @@ on_all_stores! {
     a_predecessor_that_failed_and_is_tried_again_is_waited_for
     a_store_outage_lets_no_item_run_out_of_turn
     a_call_does_not_wait_for_itself
+    a_batch_runs_only_the_items_whose_turn_has_come
 }
 
 async fn an_item_runs_once_its_predecessor_is_consumed(world: World) {
@@ -129,4 +130,12 @@ async fn a_call_does_not_wait_for_itself(world: World) {
     let (outcome, answer) = worker.deliver_call(after("1", "1"), &job).await;
     assert_eq!((outcome, job.runs()), (Outcome::BadKey, 0));
     assert!(answer.unwrap_err().to_string().contains("`after` names the key of the call itself"));
+}
+
+async fn a_batch_runs_only_the_items_whose_turn_has_come(world: World) {
+    let worker = world.worker("a", Policy::new());
+    for outcomes in [["waiting", "waiting", "ran"], ["waiting", "ran", "replayed"], ["ran", "replayed", "replayed"]] {
+        let calls = vec![after("3", "2"), after("2", "1"), Call::new(id("1"))];
+        assert_eq!(deliver_batch(&worker, calls).await, outcomes);
+    }
 }

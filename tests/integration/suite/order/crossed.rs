@@ -38,7 +38,7 @@ async fn chains_of_two_tenants_are_two_chains(world: World) {
 async fn a_run_inside_its_predecessor_is_refused_by_name(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let inner = worker.clone();
-    let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(|| async move {
+    let handler = PlainHandler::new(|| async move {
         let (outcome, answer) = inner.deliver_call(after("2", "1"), &job).await;
         assert_eq!(outcome, Outcome::Nested);
         assert!(answer.unwrap_err().to_string().contains("`work` already runs with this key"));

@@ -1,5 +1,6 @@
-//! Numbers after a gap, and duplicates of the last number.
-use idempotent::Clock;
+//! Numbers after a gap, duplicates of the last number, and the view of a stream that operators have.
+use idempotent::ordering::StreamView;
+use idempotent::{Clock, Store};
 use idempotent_testkit::StoreOperation;
 
 use super::sequence::{begin, comes, register};
@@ -96,5 +97,19 @@ fn a_late_number_that_waits_does_not_change_its_stream() {
         assert_eq!(world.asked(StoreOperation::CompareAndSwap).len(), writes);
         world.clock.advance(secs(10)).await;
         assert_eq!(active.await.unwrap(), Outcome::Ran);
+    });
+}
+
+#[test]
+fn a_stream_is_loaded_with_the_time_of_the_store() {
+    on_memory(async |world| {
+        world.clock.advance(secs(60)).await;
+        let stream = key_of("ann");
+        let load = async || StreamView::load(world.store.capabilities().order.unwrap(), &stream).await.unwrap();
+        let (absent, now) = load().await;
+        assert!(absent.is_none() && now == world.clock.wall());
+        register(&world.worker("a", Policy::new()), "ann", &[7]).await;
+        let (view, now) = load().await;
+        assert_eq!((view.unwrap().waiting.len(), now), (1, world.clock.wall()));
     });
 }

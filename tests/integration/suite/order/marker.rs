@@ -1,9 +1,8 @@
 //! The claim of a wait marker, and the number of its writes.
 use idempotent::key::DisplayKey;
 use idempotent::ordering::OnBrokenOrder;
-use idempotent::reply::DefaultReply;
 use idempotent::store::OnExpiry;
-use idempotent::{Executor, Fingerprint, Handler, Json, Scene};
+use idempotent::{Executor, Fingerprint, Scene};
 
 use super::probe::ProbeStore;
 use super::*;
@@ -23,7 +22,7 @@ async fn a_marker_has_terms_of_its_own_and_is_written_once_per_quarter_of_the_pa
         let executor = Executor::builder(store.clone()).policy(Scene::Mq, policy).build().unwrap();
         for _ in 0..2 {
             let call = after("2", "1").fingerprint(Ok(Fingerprint::of_bytes("payload")));
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(1) });
+            let handler = PlainHandler::new(|| async { Ok::<_, Rejection>(1) });
             let (_, outcome) = Outcome::capture(executor.run(call, handler)).await;
             assert_waiting(&outcome.unwrap());
             if patience < secs(1) {

@@ -9,7 +9,7 @@ fn a_store_without_order_tables_is_refused_with_the_remedy() {
     crate::common::runtime().block_on(async {
         let clock = idempotent_testkit::VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let world = World::over(Bare::of(store), clock);
+        let world = World::over(Bare(store), clock);
         let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
         let (outcome, answer) = worker.deliver_call(numbered("ann", 1), &job).await;
         assert_eq!((outcome, job.runs()), (Outcome::Misconfigured, 0));

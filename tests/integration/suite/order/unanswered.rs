@@ -8,7 +8,7 @@ use idempotent_testkit::{FOREVER, StoreOperation};
 use super::probe::ProbeStore;
 use super::sequence::{comes, numbered};
 use super::*;
-use crate::common::on_memory;
+use crate::common::{PlainHandler, on_memory};
 
 /// A third of the lease.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,19 +90,12 @@ fn a_registration_gives_up_each_request_after_a_third_of_the_lease() {
 fn an_item_of_a_batch_does_not_wait_in_place() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(60))));
-        let items = vec![(after("2", "1"), 2_u32), (numbered("ann", 2), 3)];
         worker.executor.register(&id("ann"), [1]).await.unwrap();
-        let run = tokio::spawn(async move {
-            let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::batch(
-                async |items: Vec<idempotent::BatchItem<u32>>| {
-                    items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
-                },
-            );
-            worker.executor.run_batch(items, handler).await
-        });
+        let calls = vec![after("2", "1"), numbered("ann", 2)];
+        let run = tokio::spawn(async move { deliver_batch(&worker, calls).await });
         world.clock.settle().await;
         assert!(run.is_finished(), "the other items would wait too");
-        run.await.unwrap().iter().for_each(|answer| assert_waiting(&answer.outcome));
+        assert_eq!(run.await.unwrap(), ["waiting", "waiting"]);
     });
 }
 
@@ -142,9 +135,7 @@ async fn a_call_and_a_registration_give_up_after_64_changes_of_their_table_by_ot
     let errors = Errors::default();
     let executor = idempotent::Executor::builder(store.clone()).observer(errors.clone()).build().unwrap();
     let writes = || store.contended.as_ref().unwrap().swap(0, SeqCst);
-    let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(|| async {
-        Ok::<_, Rejection>(1)
-    });
+    let handler = PlainHandler::new(|| async { Ok::<_, Rejection>(1) });
     let (_, outcome) = Outcome::capture(executor.run(numbered("ann", 1), handler)).await;
     assert!(matches!(outcome, Some(Outcome::StoreDown(_))), "{outcome:?}");
     assert_eq!(writes(), 64);

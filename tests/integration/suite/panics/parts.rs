@@ -2,7 +2,7 @@
 use super::*;
 use async_trait::async_trait;
 use idempotent::store::{Claim, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities};
-use idempotent::{Key, Store, StoreError, idempotent, step};
+use idempotent::{Json, Key, Store, StoreError, idempotent, step};
 use idempotent_core::{ClaimHandle, Lease};
 
 #[test]
@@ -60,7 +60,7 @@ fn a_panic_while_an_answer_is_split_frees_the_key() {
 fn a_codec_of_a_step_that_panics_fails_the_step() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+        let handler = PlainHandler::new(|| async {
             step("one", || async { Ok::<_, AppError>("encode") }).codec::<BreaksCodec>().await.map(str::len)
         });
         let answer = worker.executor.run(Call::new(id("k")), handler).await;
@@ -78,7 +78,7 @@ fn a_compensation_that_panics_is_repeated_by_the_next_run() {
         let mut outcomes = Vec::new();
         for _ in 0..2 {
             let undone = undone.clone();
-            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+            let handler = PlainHandler::new(move || async move {
                 let undo = move || async move {
                     assert!(undone.fetch_add(1, SeqCst) > 0, "as told");
                     Ok::<_, AppError>(())
@@ -145,7 +145,7 @@ fn a_store_that_panics_loses_no_count_and_no_other_lease() {
         let run = |key: &'static str| {
             let (executor, clock) = (executor.clone(), clock.clone());
             tokio::spawn(async move {
-                let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
+                let handler = PlainHandler::new(|| async move {
                     clock.sleep_until(clock.now() + secs(10)).await;
                     Ok::<_, AppError>(Lease::current().is_some_and(|lease| !lease.is_lost()))
                 });

@@ -4,7 +4,7 @@ use idempotent::{OnLeaseLost, Policy, Rejection, step};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 use super::*;
-use crate::common::{Worker, ms, on_memory};
+use crate::common::{PlainHandler, Worker, ms, on_memory};
 
 /// Returns the error of a step.
 #[track_caller]
@@ -22,9 +22,7 @@ fn the_name_of_a_step_has_1_to_200_bytes() {
         for (bytes, is_valid) in [(0, false), (1, true), (MAX_STEP_NAME, true), (MAX_STEP_NAME + 1, false)] {
             let name = "n".repeat(bytes);
             let call = Call::new(id(&bytes.to_string()));
-            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
-                step(&name, || async { Ok::<usize, AppError>(1) }).await
-            });
+            let handler = PlainHandler::new(|| async { step(&name, || async { Ok::<usize, AppError>(1) }).await });
             let answer = worker.executor.run(call, handler).await;
             match is_valid {
                 true => assert_eq!(answer.unwrap(), 1),
@@ -50,7 +48,7 @@ fn the_result_of_a_step_has_at_most_1_mib() {
         let (_, answer) = run(&worker, || async { sized("a", MAX_STEP_BYTES).await }).await;
         assert_eq!(answer.unwrap(), MAX_STEP_BYTES - 2);
         let worker = world.worker("b", Policy::new());
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| sized("a", MAX_STEP_BYTES + 1));
+        let handler = PlainHandler::new(|| sized("a", MAX_STEP_BYTES + 1));
         let error = error(worker.executor.run(Call::new(id("other")), handler).await);
         assert!(matches!(error, StepError::TooLarge { bytes, of: "one step", .. } if bytes == MAX_STEP_BYTES + 1));
     });

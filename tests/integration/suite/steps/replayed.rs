@@ -2,16 +2,16 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
-use idempotent::reply::DefaultReply;
 use idempotent::steps::{StepError, step_key};
 use idempotent::store::StateKind;
-use idempotent::{Call, Executor, Handler, Json, Outcome, Policy, Rejection};
+use idempotent::{Call, Executor, MemoryStore, Outcome, Policy, Rejection, step};
 use idempotent_testkit::StoreOperation;
 
 use super::{Effects, dies, kind, run, run_on};
-use crate::common::{AppError, World, id, ms, secs};
+use crate::common::{AppError, PlainHandler, World, id, ms, secs};
+use crate::without_capabilities::Bare;
 
-on_both_stores! {
+on_all_stores! {
     a_retry_replays_the_steps_that_were_done_and_runs_the_rest
     whatever_step_the_process_dies_in_each_step_done_before_is_done_once
     steps_survive_a_retry_where_attempts_are_not_counted
@@ -20,6 +20,7 @@ on_both_stores! {
     steps_survive_a_deferral_by_a_run_in_flight_inside
     a_failed_run_without_steps_still_leaves_no_trace
     each_step_has_a_key_that_stays
+    an_unrecorded_step_of_a_dead_worker_runs_again_with_the_same_key
 }
 
 async fn a_retry_replays_the_steps_that_were_done_and_runs_the_rest(world: World) {
@@ -127,15 +128,14 @@ async fn steps_survive_a_deferral_by_a_run_in_flight_inside(world: World) {
         let key = |part: &str| Call::new(id(&format!("{limit} {part}")));
         let busy = world.worker("busy", policy).executor;
         let call = key("inner");
-        let held = tokio::spawn(async move {
-            busy.run(call, Handler::<DefaultReply, Json, _, _>::new(pending::<Result<(), Rejection>>)).await
-        });
+        let held =
+            tokio::spawn(async move { busy.run(call, PlainHandler::new(pending::<Result<(), Rejection>>)).await });
         world.clock.settle().await;
         let outer = async |inner: bool| {
-            let handler = Handler::<DefaultReply, Json, _, _>::new(async || {
+            let handler = PlainHandler::new(async || {
                 effects.does("a").await?;
                 if inner {
-                    let run = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<(), Rejection>(()));
+                    let run = PlainHandler::new(async || Ok::<(), Rejection>(()));
                     worker.executor.run(key("inner"), run).await?;
                 }
                 Ok::<(), AppError>(())
@@ -174,10 +174,30 @@ async fn each_step_has_a_key_that_stays(world: World) {
     assert!(matches!(step_key("a"), Err(Rejection::Journal(StepError::NotInRun { .. }))));
 }
 
+/// The external system recognises the repetition by the key.
+async fn an_unrecorded_step_of_a_dead_worker_runs_again_with_the_same_key(world: World) {
+    let effects = Effects::default();
+    let charge = |effects: Effects, dies: bool| async move {
+        effects.does("lock_stock").await?;
+        let effect = || async move {
+            effects.happen(&step_key("charge")?.to_string());
+            if dies { pending().await } else { Ok::<usize, AppError>(1) }
+        };
+        step("charge", effect).await
+    };
+    let first = effects.clone();
+    dies(&world, Policy::new(), move || charge(first, true)).await;
+    let worker = world.worker("b", Policy::new());
+    assert_eq!(run(&worker, || charge(effects.clone(), false)).await.0, Outcome::Ran);
+    let happened = effects.take();
+    assert_eq!((happened.len(), happened[0].as_str()), (3, "lock_stock"), "{happened:?}");
+    assert_eq!(happened[1], happened[2], "the third one is the repetition");
+}
+
 #[tokio::test]
 async fn a_store_without_a_journal_says_so_before_the_step_runs() {
     let effects = Effects::default();
-    let executor = Executor::new(idempotent::store::Cas(Nowhere::default()));
+    let executor = Executor::new(Bare(MemoryStore::new()));
     let (outcome, answer) = run_on(&executor, || effects.does("a")).await;
     let Err(AppError::Idempotent(rejection @ Rejection::Journal(StepError::NoJournal { .. }))) = answer else {
         panic!("{answer:?}")
@@ -185,36 +205,6 @@ async fn a_store_without_a_journal_says_so_before_the_step_runs() {
     assert!(rejection.to_string().contains("step `a`: the store keeps no journal"), "{rejection}");
     assert!(matches!(outcome, Outcome::Released { .. }));
     assert!(effects.take().is_empty());
-}
-
-/// A store with one record and no capabilities.
-#[derive(Debug, Default)]
-struct Nowhere(Mutex<(u64, Option<idempotent::store::Record>)>);
-
-#[async_trait::async_trait]
-impl idempotent::store::CasBackend for Nowhere {
-    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::store::VersionedRecord, idempotent::StoreError> {
-        let (version, record) = self.0.lock().unwrap().clone();
-        Ok(idempotent::store::VersionedRecord {
-            record,
-            version,
-            now: idempotent::Clock::wall(&idempotent::store::SystemClock::new()),
-        })
-    }
-
-    async fn swap(
-        &self,
-        _: &idempotent::Key,
-        seen: u64,
-        next: Option<&idempotent::store::Record>,
-    ) -> Result<bool, idempotent::StoreError> {
-        let mut there = self.0.lock().unwrap();
-        let same = there.0 == seen;
-        if same {
-            *there = (seen + 1, next.cloned());
-        }
-        Ok(same)
-    }
 }
 
 #[tokio::test]

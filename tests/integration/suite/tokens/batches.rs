@@ -1,9 +1,8 @@
 //! Batches: tokens in them, and duplicates that are refused.
-use idempotent::reply::DefaultReply;
-use idempotent::{BatchItem, Json};
+use idempotent::BatchItem;
 
 use super::*;
-use crate::common::id;
+use crate::common::{PlainHandler, id};
 
 on_both_stores! {
     a_token_in_a_batch_is_looked_for_as_alone
@@ -15,7 +14,7 @@ on_both_stores! {
 /// Runs a batch. Returns the outcome and the answer of each item, and the number of items that the handler received.
 async fn batch(worker: &Worker, calls: Vec<Call>, fails: bool) -> (Vec<Outcome>, Vec<Result<u32, AppError>>, usize) {
     let given = Arc::new(std::sync::Mutex::new(0));
-    let handler = Handler::<DefaultReply, Json, _, _>::batch({
+    let handler = PlainHandler::batch({
         let given = given.clone();
         move |items: Vec<BatchItem<()>>| async move {
             *given.lock().unwrap() = items.len();

@@ -1,26 +1,13 @@
 //! The same on every store there is, by its own clock: what does not hang on exact times.
 use std::time::Duration;
 
-use idempotent::reply::DefaultReply;
-use idempotent::{Json, OnConsumed, RedisStore, SqliteStore};
+use idempotent::{OnConsumed, RedisStore};
 use idempotent_harness::servers::RedisServer;
 
 use super::*;
 
 /// An hour: no machine is so slow.
 const WINDOW: Duration = secs(3600);
-
-#[tokio::test]
-async fn tokens_and_windows_on_memory() {
-    tokens_and_windows(Executor::new(idempotent::MemoryStore::new())).await;
-}
-
-#[tokio::test]
-async fn tokens_and_windows_on_sqlite() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::builder(dir.path().join("tokens.db").to_str().unwrap()).open().await.unwrap();
-    tokens_and_windows(Executor::new(store)).await;
-}
 
 #[tokio::test]
 async fn tokens_and_windows_on_redis() {
@@ -31,8 +18,7 @@ async fn tokens_and_windows_on_redis() {
 }
 
 async fn run(executor: &Executor, call: Call, answer: Result<u32, AppError>) -> (Result<u32, AppError>, Outcome) {
-    let (answer, outcome) =
-        Outcome::capture(executor.run(call, Handler::<DefaultReply, Json, _, _>::new(|| async { answer }))).await;
+    let (answer, outcome) = Outcome::capture(executor.run(call, PlainHandler::new(|| async { answer }))).await;
     (answer, outcome.unwrap())
 }
 

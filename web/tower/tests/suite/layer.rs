@@ -1,10 +1,7 @@
 //! The layer around axum routers, on a virtual clock. `wire.rs`, `plain_hyper.rs` and `grpc.rs` use sockets.
-mod ambiguous_keys;
-mod annotated_handlers;
 mod bodies;
 mod callers_and_routes;
 mod disconnect;
-mod exchange_headers;
 mod grpc;
 mod in_flight;
 mod key_header;

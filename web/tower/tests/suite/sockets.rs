@@ -2,7 +2,6 @@
 //! runs.
 mod bodies;
 mod broken_uploads;
-mod callers;
 mod crash;
 mod disconnect;
 mod drain;

@@ -1,4 +1,6 @@
 //! The stored part of a response, its replay, and the rules that decide.
+use idempotent_core::{Policy, Scene};
+
 use super::*;
 
 #[idempotent(scene = rest, scope = "headers", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
@@ -99,39 +101,43 @@ async fn stream(State(app): State<App>, key: IdempotencyKey) -> impl IntoRespons
     (StatusCode::CREATED, [(header::LOCATION, "/reports/1")], body)
 }
 
-#[idempotent(scene = rest, scope = "large", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
-async fn large(State(app): State<App>, key: IdempotencyKey) -> Vec<u8> {
+#[tokio::test]
+async fn a_stream_passes_through_and_a_duplicate_learns_of_its_completion() {
+    let app = App::new();
+    let service = at(&app, "/orders", stream);
+    assert_eq!(order(&service, "k", 1).await.body, "one two");
+    let duplicate = order(&service, "k", 1).await;
+    duplicate.assert_problem(409, "response-not-retained");
+    assert_eq!(duplicate.header("location"), "/reports/1");
+    app.assert_runs(1);
+}
+
+/// Responds with as many bytes as the body of the request asks for.
+#[idempotent(scene = rest, scope = "sized", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
+async fn sized(State(app): State<App>, key: IdempotencyKey, body: String) -> Vec<u8> {
     app.ran();
-    vec![7; (1 << 20) + 1]
+    vec![7; body.parse().unwrap()]
 }
 
 #[tokio::test]
-async fn a_stream_or_a_large_body_passes_through_and_a_duplicate_learns_of_its_completion() {
-    let app = App::new();
-    for (service, length, location) in
-        [(at(&app, "/orders", stream), 7, "/reports/1"), (at(&app, "/orders", large), (1 << 20) + 1, "")]
+async fn a_body_is_stored_up_to_a_mebibyte_or_the_limit_of_the_executor() {
+    let limited = || {
+        let policy = Policy::new().max_result(100);
+        App::over(Executor::builder(MemoryStore::new()).policy(Scene::Rest, policy).build().unwrap())
+    };
+    for (app, size, stored) in
+        [(App::new(), 1 << 20, true), (App::new(), (1 << 20) + 1, false), (limited(), 200, false)]
     {
-        assert_eq!(order(&service, "k", 1).await.body.len(), length);
-        let duplicate = order(&service, "k", 1).await;
-        duplicate.assert_problem(409, "response-not-retained");
-        assert_eq!(duplicate.header("location"), location);
+        let service = at(&app, "/orders", sized);
+        let ask = async || send(&service, request("/orders", "k", size.to_string())).await;
+        let (first, second) = (ask().await, ask().await);
+        assert_eq!((first.status, first.body.len()), (200, size));
+        match stored {
+            true => second.assert_replays(&first),
+            false => second.assert_problem(409, "response-not-retained"),
+        }
         app.assert_runs(1);
     }
-}
-
-#[idempotent(scene = rest, scope = "extended", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
-async fn extended(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
-    (Extension(app.ran()), "for a layer further out")
-}
-
-#[tokio::test]
-async fn extensions_of_the_response_reach_outer_layers() {
-    let app = App::new();
-    let service = at(&app, "/orders", extended);
-    let send = async || service.clone().oneshot(request("/orders", "k", "")).await.unwrap();
-    assert_eq!(send().await.extensions().get::<u32>(), Some(&1));
-    assert_eq!(send().await.extensions().get::<u32>(), None, "a record has none");
-    app.assert_runs(1);
 }
 
 /// Custom rules.

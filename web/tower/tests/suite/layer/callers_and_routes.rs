@@ -1,24 +1,11 @@
 //! Callers and routes as parts of the key.
 use axum::Router;
 use axum::routing::post;
-use http::{Method, Response, StatusCode};
+use http::Method;
 use idempotent_core::{DisplayKey, Identity, Policy, Scene, key_hash};
-use idempotent_tower::{Caller, Denied, IdempotencyLayer, PayloadCheck, Principal};
+use idempotent_tower::{Caller, IdempotencyLayer, KeyRules, PayloadCheck, Principal};
 
 use crate::layer::support::{Shop, World, ask, by_user, order_by};
-
-#[tokio::test]
-async fn equal_keys_of_two_callers_are_two_keys() {
-    let world = World::new();
-    let shop = world.shop();
-    for (run, user) in ["ann", "bob", "ann ", "ANN"].into_iter().enumerate() {
-        let sent = order_by("a").user(user).send(&shop).await;
-        sent.ran(u32::try_from(run).unwrap() + 1);
-    }
-    order_by("a").send(&shop).await.ran(5);
-    order_by("a").user("ann").send(&shop).await.replays(1);
-    order_by("a").send(&shop).await.replays(5);
-}
 
 /// Authentication inside the layer has not run yet.
 #[tokio::test]
@@ -43,8 +30,20 @@ async fn a_replay_never_crosses_callers_whatever_their_names() {
     // Names that imitate a key, another kind of caller, or the hash of a long name.
     let long = "u".repeat(600);
     let hashed = idempotent_core::key_hash(&long);
-    let names =
-        ["anonymous", "named", "long", "a:b", "a", "\"a\"", "named\u{7f}".trim_end_matches('\u{7f}'), &long, &hashed];
+    let names = [
+        "ann",
+        "ann ",
+        "ANN",
+        "anonymous",
+        "named",
+        "long",
+        "a:b",
+        "a",
+        "\"a\"",
+        "named\u{7f}".trim_end_matches('\u{7f}'),
+        &long,
+        &hashed,
+    ];
     let distinct: std::collections::BTreeSet<_> = names.into_iter().collect();
     for key in ["b:c", "c"] {
         for (run, name) in distinct.iter().enumerate() {
@@ -64,44 +63,6 @@ async fn long_caller_names_are_distinct() {
     order_by("a").user(&one).send(&shop).await.ran(1);
     order_by("a").user(&other).send(&shop).await.ran(2);
     order_by("a").user(&one).send(&shop).await.replays(1);
-}
-
-#[tokio::test]
-async fn a_denied_caller_receives_the_response_of_the_principal() {
-    let world = World::new();
-    let principal = Principal::from_fn(|parts| match parts.headers.get("x-user").map(|user| user.as_bytes()) {
-        None => Err(Denied::status(StatusCode::UNAUTHORIZED)),
-        Some(b"eve") => {
-            let response = Response::builder().status(403).header("x-why", "eve").body("not you".into());
-            Err(Denied::response(response.unwrap()))
-        }
-        Some(b"") => Ok(Caller::named("")),
-        Some(_) => Ok(Caller::named("somebody")),
-    });
-    let shop = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), principal));
-    assert_eq!(order_by("a").send(&shop).await.status, 401);
-    let eve = order_by("a").user("eve").send(&shop).await;
-    assert_eq!((eve.status, eve.header("x-why"), &eve.body[..]), (403, Some("eve"), &b"not you"[..]));
-    order_by("a").user("").send(&shop).await.problem(401, "no-principal");
-    assert!(shop.runs() == 0 && world.is_untouched());
-    order_by("a").user("ann").send(&shop).await.ran(1);
-}
-
-#[tokio::test]
-async fn the_key_is_checked_before_the_caller() {
-    let world = World::new();
-    let principal = Principal::from_fn(|_| Err(Denied::status(StatusCode::FORBIDDEN)));
-    let shop = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), principal));
-    order_by("a,b").send(&shop).await.problem(400, "invalid-key");
-    assert_eq!(order_by("a").send(&shop).await.status, 403);
-}
-
-#[tokio::test]
-async fn without_principals_all_callers_are_one() {
-    let world = World::new();
-    let shop = world.shop_behind(IdempotencyLayer::new(world.executor.clone(), Principal::none()));
-    order_by("a").user("ann").send(&shop).await.ran(1);
-    order_by("a").user("bob").send(&shop).await.replays(1);
 }
 
 #[tokio::test]
@@ -156,17 +117,6 @@ async fn paths_without_a_template_may_be_longer_than_a_key() {
 }
 
 #[tokio::test]
-async fn the_route_can_be_named_by_a_function() {
-    let world = World::new();
-    let layer = world.layer().route(|parts| Some(parts.uri.path().split('/').nth(1)?.to_owned()));
-    let shop = world
-        .shop_behind(layer.payload(PayloadCheck::by(|_, body| Some(idempotent_core::Fingerprint::of_bytes(body)))));
-    order_by("a").send(&shop).await.ran(1);
-    order_by("a").to(Method::POST, "/orders/1").send(&shop).await.problem(422, "key-reused");
-    order_by("a").to(Method::POST, "/baskets").send(&shop).await.ran(2);
-}
-
-#[tokio::test]
 async fn namespaces_are_separate() {
     let world = World::new();
     let [one, other] = ["one", "other"].map(|name| world.shop_behind(world.layer().namespace(name)));
@@ -182,30 +132,6 @@ async fn operators_see_as_much_of_a_key_as_the_policy_allows() {
     order_by("card-hush").with("x-sleep", "1000").begin(&shop, &world.clock).await;
     let record = idempotent_core::Store::peek(&world.store, &world.keys()[0]).await.unwrap().unwrap();
     assert!(!format!("{record:?}").contains("hush"));
-}
-
-#[tokio::test]
-async fn the_same_key_on_another_route_or_method_or_of_another_caller_is_another_key() {
-    let world = World::new();
-    let shop = world.shop();
-    order_by("a").send(&shop).await.ran(1);
-    order_by("a").to(Method::PATCH, "/orders").send(&shop).await.ran(2);
-    order_by("a").to(Method::POST, "/baskets").send(&shop).await.ran(3);
-    order_by("a").to(Method::POST, "/orders/1").send(&shop).await.ran(4);
-    order_by("a").to(Method::PATCH, "/orders/1").send(&shop).await.ran(5);
-    order_by("a").to(Method::POST, "/orders/1").user("ann").send(&shop).await.ran(6);
-    order_by("a").to(Method::POST, "/orders/2").send(&shop).await.problem(422, "key-reused");
-    order_by("a").send(&shop).await.replays(1);
-}
-
-#[tokio::test]
-async fn in_one_scope_for_all_routes_the_same_key_on_another_route_is_rejected() {
-    let world = World::new();
-    let shop = world.shop_behind(world.layer().scope("shop"));
-    order_by("a").send(&shop).await.ran(1);
-    order_by("a").to(Method::PATCH, "/orders").send(&shop).await.problem(422, "key-reused");
-    order_by("a").to(Method::POST, "/baskets").send(&shop).await.problem(422, "key-reused");
-    order_by("a").send(&shop).await.replays(1);
 }
 
 #[tokio::test]
@@ -230,4 +156,48 @@ async fn paths_without_a_template_are_separate_inside_a_nested_service() {
     to("/a/x").send(&shop).await.ran(1);
     to("/b/x").send(&shop).await.ran(1);
     to("/a/x").send(&shop).await.replays(1);
+}
+
+#[tokio::test]
+async fn keys_callers_and_routes_with_shifted_boundaries_are_distinct() {
+    let world = World::new();
+    let shop = world.shop();
+    let asks = [
+        order_by("b:c").user("a"),
+        order_by("c").user("a:b"),
+        order_by("a:b:c"),
+        order_by("\"{a}\""),
+        order_by("{a"),
+        order_by("\"a}\""),
+        order_by("*"),
+        order_by("a").to(Method::POST, "/orders/a"),
+        order_by("orders/a").to(Method::POST, "/orders"),
+        order_by("a").to(Method::POST, "/baskets"),
+    ];
+    for (run, ask) in (1..).zip(&asks) {
+        ask.send(&shop).await.ran(run);
+    }
+    for (run, ask) in (1..).zip(&asks) {
+        ask.send(&shop).await.replays(run);
+    }
+}
+
+#[tokio::test]
+async fn keys_from_the_body_may_contain_braces_newlines_and_nul_but_not_a_mebibyte() {
+    let world = World::new();
+    let layer = world
+        .layer()
+        .key(KeyRules::default().max_len(usize::MAX))
+        .key_from(|parts, _| Some(parts.uri.query()?.replace("%0A", "\n").replace("%00", "\0")));
+    let shop = world.shop_behind(layer.payload(idempotent_tower::PayloadCheck::by(|_, _| None)));
+    let by = |query: &str| ask(Method::POST, &format!("/orders?{query}"));
+    for (run, query) in (1..).zip(["{}", "a%0A", "a%0Ab", "a%00", "a", "%00a"]) {
+        let query = query.replace('{', "%7B").replace('}', "%7D");
+        by(&query).send(&shop).await.ran(run);
+        by(&query).send(&shop).await.replays(run);
+    }
+    let told = by(&"k".repeat(60_000)).send(&shop).await;
+    let detail = told.problem(400, "invalid-key").told()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("60000 bytes") && detail.contains("1024"), "{detail}");
+    by("").send(&shop).await.problem(400, "invalid-key");
 }

@@ -100,20 +100,6 @@ async fn if_the_owner_fails_exactly_one_waiting_duplicate_takes_over() {
 }
 
 #[tokio::test]
-async fn a_replay_is_byte_equal_even_if_empty_and_one_too_large_is_only_a_marker() {
-    let world = World::new();
-    let shop = world.shop();
-    let empty = order_by("a").with("x-status", "204");
-    let (first, second) = (empty.send(&shop).await, empty.send(&shop).await);
-    assert_eq!((first.status, &first.body), (second.status, &second.body));
-    assert!(second.is_replay());
-    let large = order_by("b").with("x-size", (1 << 20).to_string());
-    assert_eq!(large.send(&shop).await.body.len(), 2 + (1 << 20));
-    large.send(&shop).await.problem(409, "response-not-retained");
-    assert_eq!(shop.runs(), 2);
-}
-
-#[tokio::test]
 async fn a_drain_lets_runs_finish_cuts_off_long_ones_and_starts_none() {
     let world = World::new();
     let shop = world.shop();

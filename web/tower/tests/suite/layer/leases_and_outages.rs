@@ -100,47 +100,6 @@ async fn check_rejects_an_invalid_policy_and_clients_see_no_details() {
 }
 
 #[tokio::test]
-async fn without_its_store_the_layer_responds_503_and_runs_nothing() {
-    let world = World::new();
-    let shop = world.shop();
-    world.store.down();
-    let told = order_by("a").begin(&shop, &world.clock).await;
-    world.clock.advance(secs(1)).await;
-    let told = told.await.unwrap();
-    told.problem(503, "store-unavailable");
-    assert_eq!((told.retry_after(), told.told()["retryable"].as_bool(), shop.runs()), (Some(1), Some(true), 0));
-    world.store.up();
-    order_by("a").send(&shop).await.ran(1);
-}
-
-#[tokio::test]
-async fn a_store_that_hangs_times_out() {
-    let world = World::new();
-    let shop = world.shop();
-    world.store.hang(StoreOperation::Claim, FOREVER);
-    let told = order_by("a").begin(&shop, &world.clock).await;
-    world.clock.advance(secs(30)).await;
-    told.await.unwrap().problem(503, "store-unavailable");
-    assert_eq!(shop.runs(), 0);
-}
-
-#[tokio::test]
-async fn the_layer_can_run_unprotected_during_an_outage() {
-    let world = World::new();
-    let shop = world.shop_behind(world.layer().fail_open(true));
-    world.store.down();
-    for run in 1..=2 {
-        let told = order_by("a").begin(&shop, &world.clock).await;
-        world.clock.advance(secs(1)).await;
-        told.await.unwrap().ran(run);
-    }
-    assert_eq!(world.executor.counts().of("unprotected"), 2);
-    world.store.up();
-    order_by("a").send(&shop).await.ran(3);
-    order_by("a").send(&shop).await.replays(3);
-}
-
-#[tokio::test]
 async fn an_outage_during_the_run_does_not_affect_the_client() {
     let world = World::new();
     let shop = world.shop();

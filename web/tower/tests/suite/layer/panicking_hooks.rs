@@ -23,15 +23,29 @@ use tower::{Layer, ServiceExt};
 
 use crate::layer::support::{Shop, World, order_by};
 
-/// Checks that the first request gets its response, a duplicate learns of the completion, and the handler runs once.
-async fn is_done_and_not_kept(world: &World, rules: ResponseRules) {
-    let shop = world.shop_behind(world.layer().response(rules));
-    let ask = order_by("a").with("x-size", "20");
-    ask.send(&shop).await.ran(1);
-    for _ in 0..2 {
-        ask.send(&shop).await.problem(409, "response-not-retained");
+/// The first request gets its response, and a duplicate learns of the completion.
+#[tokio::test]
+async fn a_panic_of_a_rule_or_of_the_spill_does_not_fail_the_handler() {
+    let rules = ResponseRules::default;
+    let large = |hostile| rules().max_response(10).spill(hostile, 100);
+    let none = Hostile::default();
+    for (hook, rules) in [
+        ("store policy", rules().store(StorePolicy::By(|_, _| panic!("store")))),
+        ("sanitizer", rules().sanitize(|_| panic_any(7))),
+        ("sanitizer of a large response", large(none).sanitize(|_| panic!("sanitizer"))),
+        ("spill before its future", large(Hostile { asked: true, ..none })),
+        ("put", large(Hostile { put: true, ..none })),
+        ("get", large(Hostile { get: true, ..none })),
+    ] {
+        let world = World::new();
+        let shop = world.shop_behind(world.layer().response(rules));
+        let ask = order_by("a").with("x-size", "20");
+        ask.send(&shop).await.ran(1);
+        for _ in 0..2 {
+            ask.send(&shop).await.problem(409, "response-not-retained");
+        }
+        assert_eq!(shop.runs(), 1, "{hook}");
     }
-    assert_eq!(shop.runs(), 1);
 }
 
 #[tokio::test]
@@ -52,18 +66,6 @@ async fn a_function_that_panics_before_the_claim_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_store_policy_does_not_fail_the_handler() {
-    let rules = ResponseRules::default().store(StorePolicy::By(|_, _| panic!("store")));
-    is_done_and_not_kept(&World::new(), rules).await;
-}
-
-#[tokio::test]
-async fn a_panic_of_the_sanitizer_does_not_fail_the_handler() {
-    let rules = ResponseRules::default().sanitize(|_| panic_any(7));
-    is_done_and_not_kept(&World::new(), rules).await;
-}
-
-#[tokio::test]
 async fn a_response_whose_sanitizer_panicked_is_not_replayed() {
     let world = World::new();
     let rules = ResponseRules::default().sanitize(|response| {
@@ -75,15 +77,9 @@ async fn a_response_whose_sanitizer_panicked_is_not_replayed() {
     assert_eq!(order_by("a").send(&shop).await.problem(409, "response-not-retained").header("location"), None);
 }
 
-#[tokio::test]
-async fn a_panic_of_the_sanitizer_on_a_large_response_does_not_fail_the_handler() {
-    let rules = ResponseRules::default().sanitize(|_| panic!("sanitizer"));
-    is_done_and_not_kept(&World::new(), rules.max_response(10).spill(Hostile::default(), 100)).await;
-}
-
-/// A body store that panics on request.
+/// A body store without bodies, which panics on request.
 #[derive(Clone, Copy, Default)]
-struct Hostile {
+pub(crate) struct Hostile {
     asked: bool,
     put: bool,
     get: bool,
@@ -98,14 +94,6 @@ impl BodyStore for Hostile {
     fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
         assert!(!self.asked, "asked");
         Box::pin(async { if self.get { panic!("get") } else { Ok(None) } })
-    }
-}
-
-#[tokio::test]
-async fn a_panic_of_the_spill_does_not_fail_the_handler() {
-    let none = Hostile::default();
-    for hostile in [Hostile { asked: true, ..none }, Hostile { put: true, ..none }, Hostile { get: true, ..none }] {
-        is_done_and_not_kept(&World::new(), ResponseRules::default().max_response(10).spill(hostile, 100)).await;
     }
 }
 

@@ -96,12 +96,3 @@ async fn request_trailers_reach_the_handler() {
     assert_eq!(body(&first), "1: tea None false {\"x-sum\": \"7\"}");
     assert_eq!(body(&ask(address, "POST", &chunked(8)).await), body(&first));
 }
-
-#[tokio::test]
-async fn a_body_too_large_for_the_layer_is_413_with_hyper_as_well() {
-    let address = serve().await;
-    let head = "idempotency-key: a\r\ncontent-length: 3000000\r\n\r\n";
-    let refused = ask(address, "POST", head).await;
-    assert!(refused.starts_with("HTTP/1.1 413 ") && refused.contains("body-too-large"), "{refused}");
-    assert_eq!(body(&ask(address, "POST", TEA).await), "1: tea Some(3) false {}");
-}

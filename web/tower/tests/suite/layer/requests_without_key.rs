@@ -30,17 +30,6 @@ async fn an_equal_request_within_five_seconds_of_completion_is_rejected() {
 }
 
 #[tokio::test]
-async fn an_equal_request_in_flight_is_rejected() {
-    let world = World::new();
-    let shop = by_params(&world, |layer| layer);
-    let first = order().with("x-sleep", "9000").begin(&shop, &world.clock).await;
-    world.clock.advance(secs(8)).await;
-    order().send(&shop).await.problem(409, "in-flight");
-    world.clock.advance(secs(1)).await;
-    first.await.unwrap().ran(1);
-}
-
-#[tokio::test]
 async fn callers_routes_and_payloads_are_separate() {
     let world = World::new();
     let shop = by_params(&world, |layer| layer);
@@ -54,15 +43,6 @@ async fn callers_routes_and_payloads_are_separate() {
     order().to(Method::GET, "/orders").send(&shop).await.ran(8);
     order().to(Method::GET, "/orders").send(&shop).await.ran(9);
     order().with("idempotency-key", "means nothing here").send(&shop).await.problem(409, "duplicate-request");
-}
-
-#[tokio::test]
-async fn a_failed_request_can_be_sent_again() {
-    let world = World::new();
-    let shop = by_params(&world, |layer| layer);
-    order().with("x-status", "500").send(&shop).await;
-    order().with("x-panic", "1").send(&shop).await;
-    order().send(&shop).await.ran(3);
 }
 
 #[tokio::test]

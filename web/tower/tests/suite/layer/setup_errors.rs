@@ -4,10 +4,9 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::HeaderName;
 use idempotent_core::{Policy, Tokens};
-use idempotent_tower::{
-    BodyStore, BodyStoreFuture, Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules,
-};
+use idempotent_tower::{Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules};
 
+use crate::layer::panicking_hooks::Hostile;
 use crate::layer::support::{World, by_user, order_by, secs};
 
 type Set = fn(IdempotencyLayer) -> IdempotencyLayer;
@@ -118,25 +117,13 @@ async fn check_ignores_setters_that_were_reset() {
     assert_eq!(world.layer().ttl(secs(60)).window(secs(5)).window(Duration::ZERO).check(), Ok(()));
 }
 
-struct Nowhere;
-
-impl BodyStore for Nowhere {
-    fn put<'a>(&'a self, _: &'a str, _: bytes::Bytes) -> BodyStoreFuture<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<bytes::Bytes>> {
-        Box::pin(async { Ok(None) })
-    }
-}
-
 #[tokio::test]
 async fn check_names_a_spill_smaller_than_a_record() {
     let world = World::new();
     let rules = || ResponseRules::default().max_response(100);
-    assert!(world.layer().response(rules().spill(Nowhere, 101)).check().is_ok());
+    assert!(world.layer().response(rules().spill(Hostile::default(), 101)).check().is_ok());
     let setters: [(&str, &str, Set); 1] = [("spill", "max_response", |layer| {
-        layer.response(ResponseRules::default().max_response(100).spill(Nowhere, 100))
+        layer.response(ResponseRules::default().max_response(100).spill(Hostile::default(), 100))
     })];
     do_nothing(&world, &world.layer(), &setters).await;
 }

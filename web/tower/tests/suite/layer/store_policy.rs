@@ -51,20 +51,6 @@ async fn the_all_policy_stores_all_and_a_function_decides_by_itself() {
 }
 
 #[tokio::test]
-async fn a_handler_can_override_the_policy() {
-    let world = World::new();
-    let shop = world.shop();
-    let declined = order_by("a").with("x-status", "402").with("x-decide", "store");
-    declined.send(&shop).await.ran(1);
-    let replay = declined.send(&shop).await;
-    replay.replays(1);
-    assert_eq!(replay.status, 402);
-    let accepted = order_by("b").with("x-status", "202").with("x-decide", "release");
-    accepted.send(&shop).await.ran(2);
-    accepted.send(&shop).await.ran(3);
-}
-
-#[tokio::test]
 async fn a_failed_response_reaches_its_client_unchanged() {
     let world = World::new();
     let shop = world.shop();

@@ -1,4 +1,5 @@
 //! The content of a replay, headers that are never stored, and responses that are too large.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use idempotent_core::Policy;
+use idempotent_tower::__private::EXCHANGE_HEADERS;
 use idempotent_tower::{IdempotencyLayer, ReplayHeader, ResponseRules, StorePolicy};
 
 use crate::layer::support::{Sent, Shop, World, order_by};
@@ -69,26 +71,6 @@ async fn a_replay_has_the_status_bytes_and_headers_in_order_and_number() {
 }
 
 #[tokio::test]
-async fn the_mark_of_a_replay_is_configurable() {
-    let both = ["idempotent-replayed", "idempotency-replayed"];
-    for (header, marks) in [
-        (ReplayHeader::Replayed, &both[..1]),
-        (ReplayHeader::Both, &both[..]),
-        (ReplayHeader::Named(named("x-again")), &["x-again"][..]),
-        (ReplayHeader::None, &[][..]),
-    ] {
-        let world = World::new();
-        let shop = world.shop_behind(world.layer().response(ResponseRules::default().replay_header(header)));
-        let (first, second) = twice(&shop).await;
-        assert_eq!(first.body, second.body);
-        for name in ["idempotent-replayed", "idempotency-replayed", "x-again"] {
-            assert_eq!(first.header(name), None);
-            assert_eq!(second.header(name), marks.contains(&name).then_some("true"), "{name}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_mark_set_by_the_handler_is_removed() {
     let marks = ["idempotent-replayed", "idempotency-replayed", "x-again"];
     for (header, ours) in [
@@ -116,6 +98,7 @@ async fn a_mark_set_by_the_handler_is_removed() {
                     (false, _) => (Some("upstream"), Some("upstream")),
                 };
                 assert_eq!((first.header(name), second.header(name)), (of_first, of_second), "{name} {status}");
+                assert!(second.headers.get_all(name).iter().count() <= 1, "{name} {status}");
             }
         }
     }
@@ -134,16 +117,6 @@ async fn sensitive_header_values_are_replayed_as_sensitive() {
     assert!(second.is_replay());
     let shown = second.headers.get_all("x-token").iter().map(HeaderValue::is_sensitive).collect::<Vec<_>>();
     assert_eq!((shown, second.headers["location"].is_sensitive()), (vec![true, false], true));
-}
-
-#[tokio::test]
-async fn a_mark_set_by_the_handler_is_not_duplicated() {
-    let world = World::new();
-    let (shop, _) = answering(world.layer(), || {
-        Response::builder().header("idempotent-replayed", "maybe").body(Body::empty()).unwrap()
-    });
-    let (_, second) = twice(&shop).await;
-    assert_eq!(second.headers.get_all("idempotent-replayed").iter().collect::<Vec<_>>(), ["true"]);
 }
 
 #[tokio::test]
@@ -321,21 +294,6 @@ fn streamed(pieces: &'static [&'static [u8]]) -> Body {
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_passes_through_and_is_not_stored() {
-    for content in ["text/plain", "text/event-stream"] {
-        let world = World::new();
-        let (shop, runs) = answering(world.layer(), move || {
-            let response = Response::builder().status(202).header("content-type", content);
-            response.header("location", "/jobs/7").body(streamed(&[b"a", b"b"])).unwrap()
-        });
-        let (first, second) = twice(&shop).await;
-        assert_eq!((first.status, &first.body[..]), (202, &b"ab"[..]), "{content}");
-        assert_eq!(second.problem(409, "response-not-retained").header("location"), Some("/jobs/7"), "{content}");
-        assert_eq!(runs.load(SeqCst), 1, "{content}: never a second execution");
-    }
-}
-
-#[tokio::test]
 async fn a_stream_reaches_its_client_before_its_end() {
     use http_body_util::BodyExt;
     use tower::ServiceExt;
@@ -376,4 +334,42 @@ async fn a_protocol_switch_is_never_replayed() {
     assert_eq!(first.status, 101);
     second.problem(409, "response-not-retained");
     assert_eq!(runs.load(SeqCst), 1);
+}
+
+/// Returns a name for each entry of the list.
+fn names() -> impl Iterator<Item = HeaderName> {
+    EXCHANGE_HEADERS.iter().map(|header| header.replace('*', "-x").parse().unwrap())
+}
+
+/// Returns the names in a replay with these rules.
+async fn replayed(rules: ResponseRules) -> BTreeSet<String> {
+    let world = World::new();
+    let handler = async || {
+        let response =
+            names().fold(Response::builder().header("etag", "1"), |response, name| response.header(name, "1"));
+        response.body(Body::empty()).unwrap()
+    };
+    let shop = Shop::of(Router::new().route("/orders", post(handler)).layer(world.layer().response(rules)));
+    let first = order_by("a").send(&shop).await;
+    assert!(names().all(|name| first.headers.contains_key(name)), "the first caller receives all: {first:?}");
+    let second = order_by("a").send(&shop).await;
+    assert!(second.is_replay());
+    second.headers.keys().map(ToString::to_string).filter(|name| name != "content-length").collect()
+}
+
+#[tokio::test]
+async fn each_header_that_describes_the_first_exchange_is_left_out_and_can_be_kept() {
+    let others = ["etag", "idempotent-replayed"].map(str::to_owned);
+    assert_eq!(replayed(ResponseRules::default()).await, BTreeSet::from(others.clone()));
+    let rules = names().fold(ResponseRules::default(), ResponseRules::keep);
+    let all = names().map(|name| name.to_string()).chain(others).collect();
+    assert_eq!(replayed(rules).await, all);
+}
+
+#[test]
+fn the_guide_lists_the_headers_that_describe_the_first_exchange() {
+    let guide = include_str!("../../../../../guides/http.md");
+    let table = guide.split("### Headers of the first exchange").nth(1).unwrap().split("\n\n").nth(2).unwrap();
+    let listed: BTreeSet<_> = table.split('`').skip(1).step_by(2).map(str::to_lowercase).collect();
+    assert_eq!(listed, EXCHANGE_HEADERS.map(str::to_owned).into());
 }

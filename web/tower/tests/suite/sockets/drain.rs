@@ -1,15 +1,8 @@
 //! SIGTERM.
-use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Executor, MemoryStore};
-use idempotent_tower::IdempotencyLayer;
-use tokio::sync::Semaphore;
-
 use crate::sockets::support::process::Settings;
-use crate::sockets::support::shop::principal;
-use crate::sockets::support::stores::SlowClaims;
-use crate::sockets::support::{Ask, Backing, Client, Kind, PATIENCE, Server, ServerProcess, until};
+use crate::sockets::support::{Ask, Backing, Client, Kind, ServerProcess, until};
 
 /// Sends requests with different keys until the server rejects new ones.
 async fn draining(client: &mut Client) {
@@ -97,32 +90,4 @@ async fn a_run_that_exceeds_the_grace_period_is_abandoned_and_taken_over_after_i
     };
     assert!(taken_over == number && refused > 0, "{refused} refused");
     assert_eq!(server.ended().await.code(), Some(0));
-}
-
-/// Its handler had not started, so the key is free.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_granted_during_a_drain_is_released_without_a_run() {
-    let store = MemoryStore::new();
-    let (made, may) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let slow = Executor::new(SlowClaims { inner: store.clone(), made: made.clone(), may: may.clone() });
-    let layer = |executor: &Executor| IdempotencyLayer::new(executor.clone(), principal());
-    let server = Server::of(slow.clone(), layer(&slow)).await;
-    let mut client = Client::connect(server.address).await;
-    client.send(&Ask::order("k", "lamp").bytes()).await;
-    made.acquire().await.unwrap().forget();
-    let drained = tokio::spawn({
-        let slow = slow.clone();
-        async move { slow.drain(PATIENCE).await }
-    });
-    until("it drains", async || slow.is_draining()).await;
-    may.add_permits(1);
-    client.answer().await.is(503, "draining");
-    assert_eq!((drained.await.unwrap().abandoned, server.shop.total()), (0, 0));
-    let executor = Executor::new(store);
-    let next = Server::of(executor.clone(), layer(&executor)).await;
-    let mut client = Client::connect(next.address).await;
-    until("the key is free", async || client.ask(&Ask::order("k", "lamp")).await.status == 201).await;
-    // `taken_over` would name a run whose lease had expired.
-    let runs = next.shop.executions();
-    assert!(runs.len() == 1 && runs[0].taken_over.is_none(), "{runs:?}");
 }

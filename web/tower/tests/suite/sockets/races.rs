@@ -13,6 +13,7 @@ on_each_store! {
     of_100_equal_requests_one_runs_and_99_receive_409;
     of_100_equal_requests_to_a_fast_handler_one_runs;
     of_100_payloads_with_one_key_one_runs_and_99_receive_422;
+    concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response;
 }
 
 /// The handler waits until the others have their responses.
@@ -80,6 +81,28 @@ async fn of_100_payloads_with_one_key_one_runs_and_99_receive_422(backing: &Back
             done.is(422, "key-reused");
             // The problem does not contain the content of the other request.
             assert!(!running.text().contains(&order) && !done.text().contains(&order));
+        }
+    }
+}
+
+/// Each connection belongs to one of ten callers, and all use one key.
+async fn concurrent_callers_with_equal_keys_each_run_once_and_replay_their_own_response(backing: &Backing) {
+    const CALLERS: usize = 10;
+    let server = Server::on(backing, |layer| layer).await;
+    let mut volley = Volley::connect(&[server.address], 100).await;
+    for round in 1..=10 {
+        let user = |number: usize| format!("user-{}", number % CALLERS);
+        let ask = |number| Ask::order(&format!("k{round}"), &format!("{}-{round}", user(number))).user(&user(number));
+        volley.fire(|number| ask(number).hold(round)).await;
+        let answers = volley.answers(volley.len() - CALLERS, async || server.shop.open(round)).await;
+        volley.fire(ask).await;
+        let again = volley.answers(0, async || {}).await;
+        for caller in 0..CALLERS {
+            let own = |answers: &[Answer]| answers.iter().skip(caller).step_by(CALLERS).cloned().collect::<Vec<_>>();
+            let made: Vec<_> = own(&answers).into_iter().filter(|answer| answer.status == 201).collect();
+            let [made] = &made[..] else { panic!("{} of user {caller} ran", made.len()) };
+            assert!(own(&again).iter().all(|answer| answer.replayed() == made.made()));
+            assert_eq!(server.shop.count(&format!("user-{caller}-{round}")), 1);
         }
     }
 }

@@ -3,14 +3,13 @@ use idempotent_core::Tokens;
 use idempotent_tower::{Caller, IdempotencyLayer};
 
 use crate::sockets::support::shop::principal;
-use crate::sockets::support::{Ask, Backing, Client, Server, Volley, on_each_store};
+use crate::sockets::support::{Ask, Backing, Server, Volley, on_each_store};
 
 const CONNECTIONS: usize = 100;
 const ROUNDS: u64 = 20;
 
 on_each_store! {
     of_100_requests_with_one_token_one_runs;
-    a_token_is_valid_for_its_caller_only_and_again_after_a_failure;
     of_100_equal_requests_without_a_key_one_runs;
 }
 
@@ -43,22 +42,6 @@ async fn of_100_requests_with_one_token_one_runs(backing: &Backing) {
         }
         assert_eq!(server.shop.count(&sku), 1, "round {round}");
     }
-}
-
-async fn a_token_is_valid_for_its_caller_only_and_again_after_a_failure(backing: &Backing) {
-    let (server, tokens) = shop(backing).await;
-    let token = tokens.issue(Caller::named("alice")).await.unwrap();
-    let mut client = Client::connect(server.address).await;
-    let foreign = Ask::post("/orders").header("x-idempotent-token", token.as_str()).sku("lamp");
-    client.ask(&foreign.clone().user("bob")).await.is(409, "unknown-token");
-    client.ask(&foreign).await.is(409, "unknown-token");
-    client.ask(&spend("idempotent:made:up", "lamp")).await.is(409, "unknown-token");
-    assert_eq!(server.shop.count("lamp"), 0);
-    assert_eq!(client.ask(&spend(token.as_str(), "lamp").answer("500")).await.status, 500);
-    client.ask(&spend(token.as_str(), "lamp").answer("panic")).await.is(500, "handler-panicked");
-    client.ask(&spend(token.as_str(), "lamp")).await.made();
-    client.ask(&spend(token.as_str(), "lamp")).await.is(409, "duplicate-request");
-    assert_eq!(server.shop.count("lamp"), 3);
 }
 
 /// Applies during the run and after it.

@@ -1,6 +1,4 @@
 //! Duplicates that wait for the response.
-use std::time::Duration;
-
 use crate::sockets::support::{Ask, Backing, Client, Kind, PATIENCE, Server, Volley, on_each_store, until};
 
 const CONNECTIONS: usize = 100;
@@ -9,7 +7,6 @@ const ROUNDS: u64 = 40;
 on_each_store! {
     of_100_equal_waiting_requests_one_runs_and_99_receive_its_response;
     if_the_first_fails_one_of_99_waiting_requests_takes_over;
-    a_request_receives_409_after_its_wait_and_the_owner_continues;
     a_waiting_duplicate_whose_client_disconnects_takes_nothing_over;
     a_waiting_request_that_took_over_completes_without_its_client;
 }
@@ -52,22 +49,6 @@ async fn if_the_first_fails_one_of_99_waiting_requests_takes_over(backing: &Back
         assert_eq!((server.shop.count(&sku), made.len()), (2, 1), "round {round}");
         assert!(replays.iter().all(|replay| replay.replayed() == made[0].made()));
     }
-}
-
-async fn a_request_receives_409_after_its_wait_and_the_owner_continues(backing: &Backing) {
-    let server = Server::on(backing, |layer| layer.wait(Duration::from_millis(200))).await;
-    let (mut owner, mut waiter) = (Client::connect(server.address).await, Client::connect(server.address).await);
-    owner.send(&Ask::order("k", "lamp").hold(1).bytes()).await;
-    until("it runs", async || server.shop.count("lamp") == 1).await;
-    for _ in 0..2 {
-        let answer = waiter.ask(&Ask::order("k", "lamp")).await;
-        answer.is(409, "in-flight");
-        answer.retry_after();
-    }
-    server.shop.open(1);
-    let order = owner.answer().await.made();
-    assert_eq!(waiter.ask(&Ask::order("k", "lamp")).await.replayed(), order);
-    assert_eq!(server.shop.count("lamp"), 1);
 }
 
 /// Sends an order that will fail at gate 1, and a duplicate that waits.

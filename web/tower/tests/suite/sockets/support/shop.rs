@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::header::{CONTENT_ENCODING, LOCATION, SET_COOKIE};
+use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -150,12 +150,6 @@ async fn order(State(shop): State<Shop>, attempt: Option<RequestAttempt>, header
     match told("x-answer") {
         Some("panic") => panic!("as told by the test"),
         Some("500") => (StatusCode::INTERNAL_SERVER_ERROR, number).into_response(),
-        Some("echo") => {
-            let mut response = (StatusCode::CREATED, body).into_response();
-            let encoding = headers.get(CONTENT_ENCODING).cloned();
-            response.headers_mut().extend(encoding.map(|encoding| (CONTENT_ENCODING, encoding)));
-            response
-        }
         _ => {
             let location = HeaderValue::try_from(format!("/orders/{number}")).unwrap();
             let cookie = HeaderValue::from_static("session=secret");
