@@ -6,8 +6,7 @@ use idempotent::{Call, Executor, Handler, Json, MemoryStore, Rejection};
 
 use crate::floors::BareMap;
 use crate::keys;
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 
 pub async fn run(executor: &Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });

@@ -8,8 +8,7 @@ use idempotent_sqlx::SqliteStore;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::memory::run;
-use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::{drive, median};
+use crate::report::{Goal, Pair, Report, drive, median, nanos};
 
 /// The number of tasks over SQLite, and the number of runs in a round. A commit there covers many tasks.
 const TASKS: u64 = 64;

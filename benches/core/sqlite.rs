@@ -11,8 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::floors::hash;
 use crate::memory::run;
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 
 /// The modes. The default waits for the disk on every commit.
 const MODES: [(&str, Synchronous, SqliteSynchronous, u64); 2] = [

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use idempotent::{Executor, MemoryStore, PostgresStore, RedisStore};
 use idempotent_harness::servers::{PostgresServer, RedisServer};
 
-use crate::report::{Pair, Report};
-use crate::rounds::drive;
+use crate::report::{Pair, Report, drive};
 use crate::runs;
 use crate::sizes::{FLAT, at_size, compare, grouped};
 

@@ -5,8 +5,7 @@ use idempotent::{Executor, MemoryStore, RedisStore, Store};
 use idempotent_harness::servers::RedisServer;
 
 use crate::bare;
-use crate::report::Report;
-use crate::rounds::drive;
+use crate::report::{Report, drive};
 use crate::runs;
 use crate::sizes::{FLAT, at_size, compare, grouped};
 

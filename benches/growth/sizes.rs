@@ -4,8 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::median;
+use crate::report::{Goal, Pair, Report, median, nanos};
 
 /// The largest ratio of a flat cost.
 pub const FLAT: Goal = Goal::AtMost(1.2);

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::CacheOptions;
 
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::{CONCURRENCIES, has_comparisons, ours, server_name};
 
 const MESSAGES: u64 = 20_000;

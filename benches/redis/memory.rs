@@ -4,8 +4,7 @@ use std::sync::Arc;
 use idempotent::{Executor, Scene};
 use idempotent_harness::servers::RedisServer;
 
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::{keys, ours, server_name};
 
 const RECORDS: u64 = 100_000;

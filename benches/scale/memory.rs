@@ -7,8 +7,7 @@ use idempotent::store::{Claim, ClaimRequest};
 use idempotent::{Call, Executor, Fingerprint, Handler, Json, RedisStore, Rejection, Store};
 use idempotent_harness::servers::RedisServer;
 
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::{REDIS, keys, ours};
 
 const RECORDS: u64 = 100_000;

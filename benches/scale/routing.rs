@@ -5,8 +5,7 @@ use idempotent::{Executor, RedisStore};
 use idempotent_harness::servers::RedisServer;
 
 use crate::packed::mixed;
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::{REDIS, ours};
 
 const CONSUMERS: u64 = 8;

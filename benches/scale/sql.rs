@@ -6,8 +6,7 @@ use idempotent::{Executor, PostgresStore, Store};
 use idempotent_harness::servers::PostgresServer;
 
 use crate::ours;
-use crate::report::{Goal, Pair, Report};
-use crate::rounds::{drive, median};
+use crate::report::{Goal, Pair, Report, drive};
 
 pub const STORE: &str = "postgres";
 const HEAP: &str = "heap of a consumed record";
@@ -62,17 +61,13 @@ async fn divided(report: &Report, bench: &Bench<'_>, filled: u64, cycles: u64) {
     divided.batches(0, filled).await;
     let rounds = if report.is_tried() { 1 } else { 3 };
     for (case, is_batch) in [(DIVIDED, false), (DIVIDED_BATCH, true)] {
-        let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
         for round in 0..rounds {
             let from = (8 + 8 * round + 4 * u64::from(is_batch)) * filled;
-            let (value, floor) =
-                (divided.cycles(from, cycles, is_batch).await, bench.cycles(from, cycles, is_batch).await);
-            values.push(value);
-            floors.push(floor);
-            ratios.push(value / floor);
+            let value = divided.cycles(from, cycles, is_batch).await;
+            pairs.push((value, bench.cycles(from, cycles, is_batch).await));
         }
-        let pair = Pair { value: median(values), floor: median(floors), ratio: median(ratios) };
-        report.pair((STORE, case, None), "us", pair, Goal::None);
+        report.pair((STORE, case, None), "us", Pair::medians(&pairs), Goal::None);
     }
 }
 

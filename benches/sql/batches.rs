@@ -5,8 +5,7 @@ use idempotent::Executor;
 
 use crate::cases::{CONCURRENCIES, Side};
 use crate::ours;
-use crate::report::{Pair, Report};
-use crate::rounds::drive;
+use crate::report::{Pair, Report, drive};
 
 pub const CASE: &str = "batch of 64, to one by one";
 const BATCH: u64 = 64;

@@ -6,8 +6,7 @@ use idempotent::{Executor, Store, TieredStore};
 
 use crate::by_hand::ByHand;
 use crate::ours;
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 
 /// The numbers of concurrent tasks: one consumer, and a prefetch.
 pub const CONCURRENCIES: [u64; 2] = [1, 16];
