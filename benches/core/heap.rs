@@ -3,7 +3,6 @@
 mod floors;
 mod keys;
 mod report;
-mod rounds;
 
 use std::alloc::System;
 

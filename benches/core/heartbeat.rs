@@ -13,8 +13,7 @@ use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
 
 use crate::keys;
-use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::{Rounds, median};
+use crate::report::{Goal, Pair, Report, Rounds, nanos};
 
 pub async fn all(report: &Report) {
     if report.wants("executor", "registering a heartbeat") {
@@ -38,7 +37,7 @@ pub async fn all(report: &Report) {
 async fn registering(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let executor = Executor::new(MemoryStore::new());
     let lease = lease_of(&executor).await;
-    let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for _ in 0..rounds {
         let start = Instant::now();
         let heartbeats =
@@ -46,11 +45,9 @@ async fn registering(Rounds { rounds, operations, .. }: Rounds) -> Pair {
         drop(heartbeats.collect::<Vec<_>>());
         let value = nanos(start.elapsed(), operations);
         let floor = nanos(spawning(operations).await, operations);
-        values.push(value);
-        floors.push(floor);
-        ratios.push(value / floor);
+        pairs.push((value, floor));
     }
-    Pair { value: median(values), floor: median(floors), ratio: median(ratios) }
+    Pair::medians(&pairs)
 }
 
 async fn spawning(runs: u64) -> Duration {

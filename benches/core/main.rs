@@ -9,7 +9,6 @@ mod keys;
 mod memory;
 mod metrics;
 mod report;
-mod rounds;
 mod sizes;
 mod sqlite;
 mod stalls;

@@ -8,8 +8,7 @@ use idempotent_sqlx::SqliteStore;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::memory::run;
-use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::{drive, median};
+use crate::report::{Goal, Pair, Report, drive, median, nanos};
 
 /// The number of tasks over SQLite, and the number of runs in a round. A commit there covers many tasks.
 const TASKS: u64 = 64;
@@ -24,10 +23,7 @@ pub async fn all(report: &Report) {
     let without = Executor::new(MemoryStore::new());
     let operation = |executor: &Executor| {
         let executor = executor.clone();
-        Arc::new(move |number| {
-            let executor = executor.clone();
-            async move { run(&executor, number).await }
-        })
+        Arc::new(move |number| run(executor.clone(), number))
     };
     let folder = tempfile::tempdir().unwrap();
     let durable = SqliteStore::open(folder.path().join("runs.db").to_str().unwrap()).await.unwrap();

@@ -1,9 +1,9 @@
-//! The output: one JSON object per figure with `--json`, a table without.
-use std::time::Duration;
+//! Alternating rounds of the library and of the floor, and the output: one JSON object per figure with `--json`, a table without.
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-
-use crate::rounds::Rounds;
 
 pub struct Report {
     bench: &'static str,
@@ -47,6 +47,16 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// Returns the medians of the values and floors of each round, and of their ratios.
+    pub fn medians(rounds: &[(f64, f64)]) -> Self {
+        let median = |figure: fn(&(f64, f64)) -> f64| median(rounds.iter().map(figure).collect());
+        Self {
+            value: median(|round| round.0),
+            floor: median(|round| round.1),
+            ratio: median(|round| round.0 / round.1),
+        }
+    }
+
     /// Returns runs per second, from ns per run.
     pub fn rates(self) -> Self {
         Self { value: 1e9 / self.value, floor: 1e9 / self.floor, ratio: 1.0 / self.ratio }
@@ -155,4 +165,77 @@ impl Line {
 
 pub fn nanos(time: Duration, operations: u64) -> f64 {
     time.as_secs_f64() * 1e9 / operations as f64
+}
+
+/// Runs the operations `from..from + operations` in `tasks` tasks, and returns the total time.
+pub async fn drive<F, Fut>(tasks: u64, from: u64, operations: u64, operation: &Arc<F>) -> Duration
+where
+    F: Fn(u64) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..tasks)
+        .map(|task| {
+            let operation = operation.clone();
+            let own = (from + task..from + operations).step_by(usize::try_from(tasks).unwrap());
+            tokio::spawn(async move {
+                for number in own {
+                    operation(number).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    start.elapsed()
+}
+
+/// The size of a measurement.
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    pub rounds: u64,
+    pub operations: u64,
+    pub tasks: u64,
+}
+
+impl Rounds {
+    /// Returns the ns of each operation, of the library and of the floor. Numbers continue from round to round.
+    pub async fn nanos<F, Fut, G, Gut>(self, from: u64, ours: F, floor: G) -> Pair
+    where
+        F: Fn(u64) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send,
+        G: Fn(u64) -> Gut + Send + Sync + 'static,
+        Gut: Future<Output = ()> + Send,
+    {
+        let (ours, floor) = (Arc::new(ours), Arc::new(floor));
+        let mut pairs = Vec::new();
+        for round in 0..self.rounds {
+            let at = from + round * self.operations;
+            // The second one finds a warm processor, so the order alternates.
+            let (value, bare) = if round % 2 == 0 {
+                let value = drive(self.tasks, at, self.operations, &ours).await;
+                (value, drive(self.tasks, at, self.operations, &floor).await)
+            } else {
+                let bare = drive(self.tasks, at, self.operations, &floor).await;
+                (drive(self.tasks, at, self.operations, &ours).await, bare)
+            };
+            pairs.push((nanos(value, self.operations), nanos(bare, self.operations)));
+        }
+        Pair::medians(&pairs)
+    }
+}
+
+/// Returns the order of the modes in a round: each is first sometimes, and runs before and after each other mode.
+#[allow(dead_code, reason = "not every bench has a use for it")]
+pub fn turns(round: usize, modes: usize) -> impl Iterator<Item = usize> {
+    (0..modes).map(move |turn| {
+        let at = (turn + round) % modes;
+        if (round / modes).is_multiple_of(2) { at } else { modes - 1 - at }
+    })
+}
+
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }

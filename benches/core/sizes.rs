@@ -8,8 +8,7 @@ use tracing_core::subscriber::Interest;
 use tracing_core::{Event, Metadata, Subscriber};
 
 use crate::memory::run;
-use crate::report::{Goal, Pair, Report, nanos};
-use crate::rounds::{Rounds, median};
+use crate::report::{Goal, Pair, Report, Rounds, nanos};
 
 pub async fn all(report: &Report) {
     if report.wants("executor", "filtered-out span") {
@@ -48,7 +47,7 @@ async fn span(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     tracing_core::dispatcher::set_global_default(dispatch).expect("the only subscriber of this process");
     let executor = Executor::new(Arc::new(MemoryStore::new()));
     let key = Identity::new(Scene::Mq, "bench", "a key").key("idempotent").unwrap();
-    let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for round in 0..rounds {
         let start = Instant::now();
         for _ in 0..operations {
@@ -57,14 +56,12 @@ async fn span(Rounds { rounds, operations, .. }: Rounds) -> Pair {
         let value = nanos(start.elapsed(), operations);
         let start = Instant::now();
         for number in round * operations..(round + 1) * operations {
-            run(&executor, number).await;
+            run(executor.clone(), number).await;
         }
         let floor = nanos(start.elapsed(), operations);
-        values.push(value);
-        floors.push(floor);
-        ratios.push(value / floor);
+        pairs.push((value, floor));
     }
-    Pair { value: median(values), floor: median(floors), ratio: median(ratios) }
+    Pair::medians(&pairs)
 }
 
 struct Filtered;

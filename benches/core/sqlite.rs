@@ -11,8 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::floors::hash;
 use crate::memory::run;
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 
 /// The modes. The default waits for the disk on every commit.
 const MODES: [(&str, Synchronous, SqliteSynchronous, u64); 2] = [
@@ -32,10 +31,7 @@ pub async fn all(report: &Report) {
         let bare = Arc::new(Bare::open(folder.path(), by_hand).await);
         let ours = {
             let executor = executor.clone();
-            move |number| {
-                let executor = executor.clone();
-                async move { run(&executor, number).await }
-            }
+            move |number| run(executor.clone(), number)
         };
         let write = {
             let bare = bare.clone();

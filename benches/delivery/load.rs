@@ -13,14 +13,10 @@ mod queue;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 
 use std::time::Duration;
 
 use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
 
 fn main() {
     let report = Report::from_args("delivery");
@@ -37,12 +33,8 @@ fn main() {
 /// Returns messages per second, from the times of `messages` messages in each round.
 pub fn rates(messages: u64, ours: &[Duration], floor: &[Duration]) -> Pair {
     let rate = |time: &Duration| messages as f64 / time.as_secs_f64();
-    let ratios = ours.iter().zip(floor).map(|(ours, floor)| rate(ours) / rate(floor));
-    Pair {
-        value: median(ours.iter().map(rate).collect()),
-        floor: median(floor.iter().map(rate).collect()),
-        ratio: median(ratios.collect()),
-    }
+    let rounds = ours.iter().zip(floor).map(|(ours, floor)| (rate(ours), rate(floor)));
+    Pair::medians(&rounds.collect::<Vec<_>>())
 }
 
 /// The batch sizes, with the goal of each.

@@ -8,8 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::floors::BareMap;
 use crate::keys_in_stores::{CONSUMED, TASKS, spread};
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::sizes::{at_size, compare, grouped};
 
 pub const LOOK_UP: &str = "look-up";

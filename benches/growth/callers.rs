@@ -4,8 +4,7 @@ use std::sync::Arc;
 use idempotent::{Executor, MemoryStore, PostgresStore, RedisStore};
 use idempotent_harness::servers::{PostgresServer, RedisServer};
 
-use crate::report::{Pair, Report};
-use crate::rounds::drive;
+use crate::report::{Pair, Report, drive};
 use crate::runs;
 use crate::sizes::{FLAT, at_size, compare, grouped};
 
@@ -37,10 +36,7 @@ async fn of(report: &Report, name: &'static str, executor: &Executor, operations
             let (executor, callers) = (executor.clone(), *callers);
             at_size(move |round| {
                 let executor = executor.clone();
-                let operation = move |number| {
-                    let executor = executor.clone();
-                    async move { runs::fail(&executor, number).await }
-                };
+                let operation = move |number| runs::fail(executor.clone(), number);
                 async move { drive(callers, round * operations, operations, &Arc::new(operation)).await }
             })
         })

@@ -18,9 +18,6 @@ mod outbox;
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
 mod results;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 mod runs;
 mod sizes;
 

@@ -5,8 +5,7 @@ use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Fingerprint, Handler, Json, MemoryStore, Policy, RedisStore, Rejection, Scene};
 use idempotent_harness::servers::RedisServer;
 
-use crate::report::{Goal, Pair, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Pair, Report, drive};
 use crate::runs;
 use crate::sizes::{FLAT, at_size, compare, grouped};
 

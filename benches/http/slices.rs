@@ -4,8 +4,7 @@ use std::time::Duration;
 use idempotent_harness::servers::RedisServer;
 
 use crate::cpu;
-use crate::report::{Pair, Report};
-use crate::rounds::median;
+use crate::report::{Pair, Report, turns};
 use crate::route::Runs;
 use crate::services::{Services, Way};
 use crate::wrk::{CONNECTIONS, Load};
@@ -73,10 +72,7 @@ impl Rounds {
             // Without this command, the server's tables would grow during the whole run.
             server.command(&["FLUSHALL", "SYNC"]);
             let mut slices = vec![None; modes.len()];
-            for turn in 0..modes.len() {
-                // Each mode is first sometimes, and runs before and after each other mode.
-                let at = (turn + round) % modes.len();
-                let at = if (round / modes.len()).is_multiple_of(2) { at } else { modes.len() - 1 - at };
+            for at in turns(round, modes.len()) {
                 slices[at] = Some(slice(services, modes[at], &format!("round-{round}-mode-{at}-key-")));
             }
             taken.push(slices.into_iter().map(Option::unwrap).collect());
@@ -88,9 +84,8 @@ impl Rounds {
     pub fn pair(&self, ours: Mode, floor: Mode, figure: impl Fn(&Taken) -> f64) -> Pair {
         let at = |mode| self.modes.iter().position(|taken| *taken == mode).expect("a mode that was taken");
         let (ours, floor) = (at(ours), at(floor));
-        let of = |mode: usize| median(self.taken.iter().map(|round| figure(&round[mode])).collect());
-        let ratios = self.taken.iter().map(|round| figure(&round[ours]) / figure(&round[floor]));
-        Pair { value: of(ours), floor: of(floor), ratio: median(ratios.collect()) }
+        let rounds = self.taken.iter().map(|round| (figure(&round[ours]), figure(&round[floor])));
+        Pair::medians(&rounds.collect::<Vec<_>>())
     }
 }
 

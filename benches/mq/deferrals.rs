@@ -7,8 +7,8 @@ use idempotent::mq::{OutboundMessage, Publish, Received, Retry, Settlement, Sour
 use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::RabbitServer;
 
-use crate::queue::{PREFETCH, body};
-use crate::report::{Goal, Report};
+use crate::broker::report::{Goal, Report};
+use crate::broker::{PREFETCH, body};
 
 const CASE: &str = "deferrals";
 const MESSAGES: usize = 20_000;

@@ -7,9 +7,9 @@ use std::thread;
 
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 
-use crate::consumed::numbers;
-use crate::report::Report;
-use crate::ways::{Place, Way};
+use crate::Rabbit;
+use crate::broker::report::Report;
+use crate::broker::{Place, Way};
 
 /// The counts for each message.
 pub struct Asked {
@@ -22,11 +22,11 @@ pub struct Asked {
 }
 
 /// Consumes some messages through a counter.
-pub fn count(report: &Report, place: &Place, rabbit: &RabbitServer, redis: &RedisServer, way: Way) -> Asked {
+pub fn count(report: &Report, place: &Place<Rabbit>, rabbit: &RabbitServer, redis: &RedisServer, way: Way) -> Asked {
     let messages = if report.is_tried() { 200 } else { 20_000 };
     let counter = Counter::before(rabbit.address());
     let url = format!("amqp://guest:guest@{}/%2f", counter.address);
-    place.runtime.block_on(place.queue.fill(numbers(messages), messages));
+    place.fill(messages);
     let before = calls(redis);
     place.consume(way, &url, messages);
     let each = |all: u64| all as f64 / messages as f64;

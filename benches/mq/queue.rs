@@ -4,21 +4,15 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOpti
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
-pub const QUEUE: &str = "orders";
-/// The maximum number of messages that a consumer holds.
-pub const PREFETCH: usize = 256;
+use crate::broker::body;
 
-/// Returns a few hundred bytes, like a typical order.
-pub fn body() -> Vec<u8> {
-    let lines = (0..8).map(|line| format!(r#"{{"sku":"desk-{line}","qty":{line},"cents":12900}}"#));
-    format!(r#"{{"order":17,"customer":"c-8431","lines":[{}]}}"#, lines.collect::<Vec<_>>().join(",")).into_bytes()
-}
+pub const QUEUE: &str = "orders";
 
 pub struct Queue {
     // The channel ends with its connection.
     _connection: Connection,
     channel: Channel,
-    body: Vec<u8>,
+    body: String,
 }
 
 impl Queue {
@@ -32,14 +26,8 @@ impl Queue {
         Self { _connection: connection, channel, body: body() }
     }
 
-    /// Publishes and confirms `messages` persistent messages. Their ids are their numbers, starting at `from`.
-    #[allow(dead_code, reason = "the soak has copies among them")]
-    pub async fn fill(&self, from: u64, messages: u64) {
-        self.fill_as(from, messages, |number| number).await;
-    }
-
-    /// Publishes messages like [`fill`](Self::fill), with ids that `name` derives from the numbers.
-    pub async fn fill_as(&self, from: u64, messages: u64, name: impl Fn(u64) -> u64) {
+    /// Publishes and confirms `messages` persistent messages. Their ids are derived by `name` from their numbers, starting at `from`.
+    pub async fn fill(&self, from: u64, messages: u64, name: impl Fn(u64) -> u64) {
         for first in (from..from + messages).step_by(1_000) {
             let last = (first + 1_000).min(from + messages);
             let mut confirms = Vec::new();
@@ -48,7 +36,8 @@ impl Queue {
                     .with_delivery_mode(2)
                     .with_message_id(format!("message-{}", name(number)).into());
                 let options = BasicPublishOptions::default();
-                let sent = self.channel.basic_publish("".into(), QUEUE.into(), options, &self.body, properties);
+                let sent =
+                    self.channel.basic_publish("".into(), QUEUE.into(), options, self.body.as_bytes(), properties);
                 confirms.push(sent.await.unwrap());
             }
             assert!(join_all(confirms).await.into_iter().all(|confirm| confirm.unwrap().is_ack()));

@@ -7,7 +7,8 @@ use idempotent::rabbitmq::{Queue, RabbitSource};
 use idempotent::store::CacheOptions;
 use idempotent::{Executor, Lease, RedisStore};
 
-use crate::queue::{PREFETCH, QUEUE};
+use crate::broker::PREFETCH;
+use crate::queue::QUEUE;
 
 /// The first argument of a worker.
 pub const WORD: &str = "worker";

@@ -1,12 +1,13 @@
 //! The figures of one store.
 use std::num::NonZeroU32;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyFilter, PageLimits, list_paced};
 
-use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
+use crate::report::{Goal, Pair, Report, median};
 use crate::{DEAD, Side, claims};
 
 /// The default rate of `idempotent list --all` and `idempotent count`.
@@ -14,6 +15,11 @@ const RATE: u32 = 5_000;
 /// Records that the listing of a round with claims examines.
 const EXAMINED: usize = 60_000;
 const ROUNDS: usize = 5;
+/// The time between two claims of a claimer. Workers that claim without a pause would saturate the machine and so hide the
+/// effect of a listing.
+const PAUSE: Duration = Duration::from_millis(2);
+/// An unused range of numbers.
+const FROM: u64 = 1 << 43;
 /// Listings of all records, one with `--full`.
 const LISTINGS: usize = 3;
 
@@ -52,21 +58,20 @@ pub async fn all(report: &Report, side: &dyn Side, records: u64) {
 /// Reports the p99 of claims during a listing, with that of an idle server as its floor.
 async fn beside(report: &Report, side: &dyn Side, name: &str, rate: Option<NonZeroU32>, goal: Goal) {
     let filter = KeyFilter::of_states(&[StateKind::Dead]);
+    let next = Arc::new(AtomicU64::new(FROM));
     let (rounds, examined) = if report.is_tried() { (1, 1_000) } else { (ROUNDS, EXAMINED) };
-    let (mut idle, mut busy, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for _ in 0..rounds {
         let start = Instant::now();
-        let during = claims::beside(side, async {
+        let listing = async {
             listed(side, &filter, examined, rate).await;
-        });
-        let during = during.await;
-        let alone = claims::beside(side, tokio::time::sleep(start.elapsed())).await;
-        ratios.push(during / alone);
-        idle.push(alone);
-        busy.push(during);
+        };
+        let during = claims::p99_during(&side.store(), &next, Some(PAUSE), listing).await;
+        let idle = tokio::time::sleep(start.elapsed());
+        let alone = claims::p99_during(&side.store(), &next, Some(PAUSE), idle).await;
+        pairs.push((during, alone));
     }
-    let pair = Pair { value: median(busy), floor: median(idle), ratio: median(ratios) };
-    report.pair((side.name(), name, Some(claims::CLAIMERS)), "ms", pair, goal);
+    report.pair((side.name(), name, Some(claims::CLAIMERS)), "ms", Pair::medians(&pairs), goal);
 }
 
 /// Examines at most `most` records. Returns the number of found and of examined records.

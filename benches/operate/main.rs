@@ -4,6 +4,7 @@
 //! statement of a listing keeps the server busy, the records that are examined per second, the p99 of claims during a
 //! listing, and the time of the pages of the console. Rounds with and without the listing alternate, so that a busy machine slows down both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+#[path = "../sql/claims.rs"]
 mod claims;
 mod console;
 #[path = "../core/keys.rs"]
@@ -15,9 +16,6 @@ mod relay;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 
 use std::sync::Arc;
 

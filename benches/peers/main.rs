@@ -25,9 +25,6 @@ mod peer;
 mod report;
 #[path = "rust/request.rs"]
 mod request;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "other benches use the rest of it")]
-mod rounds;
 #[path = "../redis/slices.rs"]
 #[allow(dead_code, reason = "the bench of Redis uses the rest of it")]
 mod slices;

@@ -19,9 +19,6 @@ mod renewals;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 mod slices;
 
 use std::sync::{Arc, OnceLock};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use idempotent::{Executor, Scene};
 use idempotent_harness::servers::RedisServer;
 
-use crate::report::{Goal, Report};
-use crate::rounds::drive;
+use crate::report::{Goal, Report, drive};
 use crate::{keys, ours, server_name};
 
 const RECORDS: u64 = 100_000;
@@ -27,9 +26,9 @@ pub async fn all(report: &Report, server: &RedisServer) {
             let executor = executor.clone();
             async move {
                 if case == plain {
-                    ours::run(&executor, number).await;
+                    ours::run(executor, number).await;
                 } else {
-                    ours::run_with_fingerprint(&executor, number).await;
+                    ours::run_with_fingerprint(executor, number).await;
                 }
             }
         };

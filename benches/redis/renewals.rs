@@ -10,8 +10,7 @@ use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
 
 use crate::calls::{calls, forget};
-use crate::report::{Goal, Report};
-use crate::rounds::median;
+use crate::report::{Goal, Report, median};
 use crate::{keys, ours, server_name};
 
 const LEASES: u64 = 10_000;

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use idempotent_harness::servers::RedisServer;
 
 use crate::cpu;
-use crate::report::{Pair, Report};
-use crate::rounds::median;
+use crate::report::{Pair, Report, turns};
 
 /// A mode, which runs for the time of a `Slice` and returns the number of operations.
 pub type Mode = Box<dyn Fn(Slice) -> Pin<Box<dyn Future<Output = u64> + Send>> + Send + Sync>;
@@ -68,6 +67,15 @@ where
     })
 }
 
+/// Returns the work between rounds: every fourth time, it empties the server, whose tables would grow during the whole run.
+pub fn emptied(server: &RedisServer) -> impl Fn(u64) {
+    move |round| {
+        if round.is_multiple_of(4) {
+            server.command(&["FLUSHALL", "SYNC"]);
+        }
+    }
+}
+
 /// The result of a slice.
 #[derive(Clone, Copy)]
 pub struct Taken {
@@ -118,10 +126,7 @@ impl Rounds {
         for round in 0..rounds {
             between(round);
             let mut slices = vec![None; modes.len()];
-            for turn in 0..modes.len() {
-                // Each mode is first sometimes, and runs before and after each other mode.
-                let at = (turn + round as usize) % modes.len();
-                let at = if (round / modes.len() as u64).is_multiple_of(2) { at } else { modes.len() - 1 - at };
+            for at in turns(round as usize, modes.len()) {
                 let from = (1 + round) * 1_000 * EACH;
                 slices[at] = Some(slice(server, tasks, from, length, &modes[at]).await);
             }
@@ -132,9 +137,8 @@ impl Rounds {
 
     /// Returns the figure of one mode compared with another.
     pub fn pair(&self, ours: usize, floor: usize, figure: impl Fn(&Taken) -> f64) -> Pair {
-        let of = |mode: usize| median(self.0.iter().map(|round| figure(&round[mode])).collect());
-        let ratios = self.0.iter().map(|round| figure(&round[ours]) / figure(&round[floor]));
-        Pair { value: of(ours), floor: of(floor), ratio: median(ratios.collect()) }
+        let rounds = self.0.iter().map(|round| (figure(&round[ours]), figure(&round[floor])));
+        Pair::medians(&rounds.collect::<Vec<_>>())
     }
 
     /// Returns the total number of operations of a mode.

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]
 #[path = "../core/report.rs"]
 mod report;
-#[path = "../core/rounds.rs"]
-mod rounds;
 
 use std::alloc::System;
 use std::hint::black_box;

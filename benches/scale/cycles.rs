@@ -4,8 +4,7 @@ use tokio::runtime::Runtime;
 
 use crate::packed::{self, Packed};
 use crate::records::Records;
-use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
+use crate::report::{Goal, Pair, Report, median, turns};
 use crate::{PACKED, REDIS};
 
 const CYCLE: &str = "cycle, CPU of the server";
@@ -65,10 +64,7 @@ fn measure(server: &RedisServer, runtime: &Runtime, rounds: u64, each: u64, memb
     let mut times = Times { cycles: Vec::new(), duplicates: Vec::new() };
     for round in 0..rounds {
         let (mut cycles, mut duplicates) = (vec![0.0; modes], vec![0.0; modes]);
-        for turn in 0..modes {
-            // Each mode is first sometimes, and is measured before and after each other mode.
-            let at = (turn + usize::try_from(round).unwrap()) % modes;
-            let at = if (round / modes as u64).is_multiple_of(2) { at } else { modes - 1 - at };
+        for at in turns(usize::try_from(round).unwrap(), modes) {
             let from = (1 + round * modes as u64 + at as u64) * 2 * APART;
             let (own, others) = (from..from + each, from + APART..from + APART + each);
             match at.checked_sub(1) {
@@ -105,7 +101,5 @@ fn micros(server: &RedisServer, operations: u64, work: impl FnOnce()) -> f64 {
 
 /// Returns the figure of a mode, compared with the store in the same round.
 fn pair(times: &[Vec<f64>], mode: usize) -> Pair {
-    let of = |mode: usize| median(times.iter().map(|round| round[mode]).collect());
-    let ratios = times.iter().map(|round| round[mode] / round[0]);
-    Pair { value: of(mode), floor: of(0), ratio: median(ratios.collect()) }
+    Pair::medians(&times.iter().map(|round| (round[mode], round[0])).collect::<Vec<_>>())
 }

@@ -20,9 +20,6 @@ mod records;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 mod routing;
 mod sql;
 mod traffic;

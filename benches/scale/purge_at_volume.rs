@@ -8,7 +8,6 @@ use idempotent_harness::servers::PostgresServer;
 
 use crate::claims::{CLAIMERS, p99_during};
 use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
 use crate::sql::{STORE, TABLE};
 
 /// The rows, the time of one measurement, and the rounds.
@@ -48,7 +47,7 @@ async fn measure(size: Size, partitions: Option<u16>) -> Pair {
     let (store, purging) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let (store, next): (Arc<dyn Store>, _) = (Arc::new(store), Arc::new(AtomicU64::new(0)));
     fill(&server, size.rows);
-    let (mut busy, mut idle, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for _ in 0..size.rounds {
         // A purge that ends early leaves the rest of the time to the claims, so the table has more rows than a round removes.
         let purge = async {
@@ -57,13 +56,10 @@ async fn measure(size: Size, partitions: Option<u16>) -> Pair {
                 removed.unwrap();
             }
         };
-        let during = p99_during(&store, &next, purge).await;
-        let alone = p99_during(&store, &next, tokio::time::sleep(size.time)).await;
-        busy.push(during);
-        idle.push(alone);
-        ratios.push(during / alone);
+        let during = p99_during(&store, &next, None, purge).await;
+        pairs.push((during, p99_during(&store, &next, None, tokio::time::sleep(size.time)).await));
     }
-    Pair { value: median(busy), floor: median(idle), ratio: median(ratios) }
+    Pair::medians(&pairs)
 }
 
 /// Inserts rows, half of them expired, and builds the primary key after that, which takes a fraction of the time.

@@ -6,8 +6,7 @@ use idempotent::{Executor, PostgresStore, Store};
 use idempotent_harness::servers::PostgresServer;
 
 use crate::ours;
-use crate::report::{Goal, Pair, Report};
-use crate::rounds::{drive, median};
+use crate::report::{Goal, Pair, Report, drive};
 
 pub const STORE: &str = "postgres";
 const HEAP: &str = "heap of a consumed record";
@@ -62,17 +61,13 @@ async fn divided(report: &Report, bench: &Bench<'_>, filled: u64, cycles: u64) {
     divided.batches(0, filled).await;
     let rounds = if report.is_tried() { 1 } else { 3 };
     for (case, is_batch) in [(DIVIDED, false), (DIVIDED_BATCH, true)] {
-        let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
         for round in 0..rounds {
             let from = (8 + 8 * round + 4 * u64::from(is_batch)) * filled;
-            let (value, floor) =
-                (divided.cycles(from, cycles, is_batch).await, bench.cycles(from, cycles, is_batch).await);
-            values.push(value);
-            floors.push(floor);
-            ratios.push(value / floor);
+            let value = divided.cycles(from, cycles, is_batch).await;
+            pairs.push((value, bench.cycles(from, cycles, is_batch).await));
         }
-        let pair = Pair { value: median(values), floor: median(floors), ratio: median(ratios) };
-        report.pair((STORE, case, None), "us", pair, Goal::None);
+        report.pair((STORE, case, None), "us", Pair::medians(&pairs), Goal::None);
     }
 }
 
@@ -94,19 +89,15 @@ impl Bench<'_> {
     /// Runs new messages one by one.
     async fn singles(&self, from: u64, messages: u64) {
         let executor = self.executor.clone();
-        let run = Arc::new(move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number).await }
-        });
-        drive(TASKS, from, messages, &run).await;
+        drive(TASKS, from, messages, &Arc::new(move |number| ours::run(executor.clone(), number))).await;
     }
 
     /// Runs new messages in batches.
     async fn batches(&self, from: u64, messages: u64) {
         let executor = self.executor.clone();
         let run = Arc::new(move |number: u64| {
-            let (executor, first) = (executor.clone(), from + number * BATCH);
-            async move { ours::run_batch(&executor, first..(first + BATCH).min(from + messages)).await }
+            let first = from + number * BATCH;
+            ours::run_batch(executor.clone(), first..(first + BATCH).min(from + messages))
         });
         drive(TASKS, 0, messages.div_ceil(BATCH), &run).await;
     }

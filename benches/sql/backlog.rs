@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
 
 const STORE: &str = "mariadb";
 pub const TASKS: &str = "tasks of a delay table, four workers to one";
@@ -70,7 +69,7 @@ async fn four_to_one<W: Future<Output = ()> + Send + 'static>(
     fill: impl AsyncFn(&MySqlPool, u64),
     worker: impl Fn(MySqlPool, Arc<Progress>) -> W,
 ) {
-    let (mut four, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for round in 0..if report.is_tried() { 1 } else { ROUNDS } {
         let mut rates = [0.0; 2];
         // The order alternates.
@@ -92,12 +91,9 @@ async fn four_to_one<W: Future<Output = ()> + Send + 'static>(
             tasks.join_all().await;
             assert_eq!(*progress.done.borrow(), all, "one was taken twice");
         }
-        one.push(rates[0]);
-        four.push(rates[1]);
-        ratios.push(rates[1] / rates[0]);
+        pairs.push((rates[1], rates[0]));
     }
-    let pair = Pair { value: median(four), floor: median(one), ratio: median(ratios) };
-    report.pair((STORE, case, Some(WORKERS)), unit, pair, Goal::AtLeast(2.0));
+    report.pair((STORE, case, Some(WORKERS)), unit, Pair::medians(&pairs), Goal::AtLeast(2.0));
 }
 
 async fn schedule(pool: &MySqlPool, all: u64) {

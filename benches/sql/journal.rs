@@ -3,12 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::steps::{StepRecord, StepState};
-use idempotent::store::{ClaimHandle, OwnerToken};
 
 use crate::by_hand::VALUE;
 use crate::cases::Side;
-use crate::claims::request;
-use crate::keys;
+use crate::claims::{held, request};
 use crate::report::{Goal, Report};
 
 pub const CASE: &str = "step of a run, to one INSERT";
@@ -32,8 +30,7 @@ pub async fn all(report: &Report, side: &Side) {
     let ours = move |number: u64| {
         let store = store.clone();
         async move {
-            let run = FROM + number / EACH;
-            let held = ClaimHandle::unanswered(keys::identity(run).key("bench").unwrap(), OwnerToken(u128::from(run)));
+            let held = held(&request(FROM + number / EACH));
             let place = u32::try_from(number % EACH).unwrap();
             let (name, value) = (Arc::from(format!("step {place}")), Some(Arc::from(VALUE)));
             let step = StepRecord { name, place, state: StepState::Done, value };

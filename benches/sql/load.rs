@@ -21,9 +21,6 @@ mod purge;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
-#[path = "../core/rounds.rs"]
-#[allow(dead_code, reason = "the core's benches use the rest of it")]
-mod rounds;
 mod sqlite;
 
 use crate::cases::Side;

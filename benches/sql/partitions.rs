@@ -8,7 +8,6 @@ use sqlx::{AssertSqlSafe, query};
 
 use crate::cases::Side;
 use crate::report::{Goal, Pair, Report};
-use crate::rounds::median;
 
 /// There is no goal, because the store has no partitions.
 const DROPPED: &str = "a partition dropped by hand, to a purge";
@@ -54,7 +53,7 @@ fn fill(table: &str, from: usize, rows: usize) -> String {
 
 async fn dropped(report: &Report, pool: &PgPool, side: &Side) {
     let (rounds, rows) = if report.is_tried() { (1, 1_000) } else { (ROUNDS, ROWS) };
-    let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for _ in 0..rounds {
         run(pool, &fill("parts", 0, rows)).await;
         side.by_hand.fill(rows).await;
@@ -65,12 +64,9 @@ async fn dropped(report: &Report, pool: &PgPool, side: &Side) {
         let start = Instant::now();
         assert_eq!(side.store.capabilities().purge.unwrap().purge(rows).await.unwrap(), rows);
         let purged = rows as f64 / start.elapsed().as_secs_f64();
-        values.push(dropped);
-        floors.push(purged);
-        ratios.push(dropped / purged);
+        pairs.push((dropped, purged));
     }
-    let pair = Pair { value: median(values), floor: median(floors), ratio: median(ratios) };
-    report.pair((side.name, DROPPED, None), "records/s", pair, Goal::None);
+    report.pair((side.name, DROPPED, None), "records/s", Pair::medians(&pairs), Goal::None);
 }
 
 async fn looked(report: &Report, pool: &PgPool) {

@@ -11,13 +11,13 @@ use super::files::Folder;
 use super::port::{self, Reserved};
 use super::process::Process;
 use super::tls::Certificates;
-use super::until;
+use super::{or_panic, until};
 
 /// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
 /// The differences between the database servers.
-pub(super) trait Kind: Debug {
+pub trait Kind: Debug {
     const NAME: &'static str;
     /// The users that run the server if the test runs as root, which these servers refuse. The first existing user is
     /// used.
@@ -38,7 +38,7 @@ pub(super) trait Kind: Debug {
 
 /// The folder of a server, and the user that runs it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     pub(super) folder: Folder,
     run_as: Option<User>,
 }
@@ -49,8 +49,9 @@ struct User {
     group: u32,
 }
 
+/// A private server with its own folder and port. Dropping the value stops the server and removes its folder.
 #[derive(Debug)]
-pub(super) struct Daemon<K: Kind> {
+pub struct Daemon<K: Kind> {
     // The fields are dropped in this order: a process must not outlive its folder.
     server: Mutex<Process>,
     port: u16,
@@ -61,7 +62,7 @@ pub(super) struct Daemon<K: Kind> {
 
 impl<K: Kind> Daemon<K> {
     /// Starts a server that accepts connections.
-    pub(super) fn start(kind: K, name: &str) -> Result<Self, String> {
+    pub(super) fn of(kind: K, name: &str) -> Result<Self, String> {
         let folder = Folder::new(name)?;
         let run_as = user::<K>(&folder)?;
         if let Some(user) = run_as {
@@ -85,19 +86,71 @@ impl<K: Kind> Daemon<K> {
         Err(format!("{TRIES} ports were free and then taken"))
     }
 
-    pub(super) fn address(&self) -> String {
+    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
+    pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Stops the server if it runs, and starts it with the same port and folder.
-    pub(super) fn restart(&self) -> Result<(), String> {
-        let mut server = self.server();
-        server.end_by(K::FAST);
-        *server = launch(&self.kind, &self.place, self.port)?;
-        ready::<K>(&mut server, self.port, &self.place.folder)
+    /// Returns the id of the main process, which [`restart`](Self::restart) changes.
+    pub fn pid(&self) -> u32 {
+        self.server().pid()
     }
 
-    pub(super) fn server(&self) -> MutexGuard<'_, Process> {
+    /// Returns whether the process exists, paused or not.
+    pub fn is_running(&self) -> bool {
+        self.server().ended().is_none()
+    }
+
+    /// Returns the files of a server that was started with TLS.
+    pub fn certificates(&self) -> Certificates {
+        self.place.certificates()
+    }
+
+    /// Returns the log.
+    ///
+    /// # Panics
+    /// If the log cannot be read.
+    pub fn log(&self) -> String {
+        let log = fs::read(self.place.folder.log()).map_err(|e| format!("the log cannot be read: {e}"));
+        String::from_utf8_lossy(&or_panic(log)).into_owned()
+    }
+
+    /// Stops all processes of the server (SIGSTOP): connections stay open, but nothing is answered.
+    ///
+    /// # Panics
+    /// If a process does not stop.
+    pub fn pause(&self) {
+        or_panic(self.server().pause_all());
+    }
+
+    /// Continues the paused processes (SIGCONT).
+    ///
+    /// # Panics
+    /// If a process does not continue.
+    pub fn resume(&self) {
+        or_panic(self.server().resume_all());
+    }
+
+    /// Kills all processes of the server (SIGKILL). The server stays down until [`restart`](Self::restart).
+    ///
+    /// # Panics
+    /// If a process remains.
+    pub fn kill(&self) {
+        or_panic(self.server().kill_all());
+    }
+
+    /// Stops the server if it runs, and starts it with the same port and folder.
+    ///
+    /// # Panics
+    /// If the server does not start.
+    pub fn restart(&self) {
+        let mut server = self.server();
+        server.end_by(K::FAST);
+        *server = or_panic(launch(&self.kind, &self.place, self.port));
+        or_panic(ready::<K>(&mut server, self.port, &self.place.folder));
+    }
+
+    fn server(&self) -> MutexGuard<'_, Process> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,28 +15,24 @@ pub const KAFKA: &str = "IDEMPOTENT_KAFKA_SERVER";
 
 /// A private broker with the protocol of Kafka. Dropping the value stops the process. The broker keeps its messages in memory, so it
 /// cannot be restarted.
-#[derive(Debug)]
-pub struct KafkaServer {
-    daemon: Daemon<Tansu>,
-    /// The reservation of the port of a proxy.
-    _reserved: Option<Reserved>,
-}
+pub type KafkaServer = Daemon<Tansu>;
 
+/// The settings of a broker.
 #[derive(Debug, Default)]
-struct Tansu {
-    /// The address that clients connect to, if a proxy is in between.
-    advertised: Option<String>,
+pub struct Tansu {
+    /// The reserved port that clients connect to, if a proxy is in between.
+    advertised: Option<Reserved>,
     authenticates: bool,
 }
 
-impl KafkaServer {
+impl Daemon<Tansu> {
     /// Starts a broker that requires no user.
     ///
     /// # Panics
     /// If the broker cannot start.
     #[must_use]
     pub fn start() -> Self {
-        Self::of(Tansu::default())
+        started(Tansu::default())
     }
 
     /// Starts a broker and a proxy, to which the broker sends its clients.
@@ -60,10 +56,7 @@ impl KafkaServer {
     pub fn for_proxy() -> (Self, SocketAddr) {
         let reserved = or_panic(port::free(false));
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, reserved.number));
-        let kind = Tansu { advertised: Some(at.to_string()), ..Tansu::default() };
-        let mut server = Self::of(kind);
-        server._reserved = Some(reserved);
-        (server, at)
+        (started(Tansu { advertised: Some(reserved), ..Tansu::default() }), at)
     }
 
     /// Starts a broker that requires a user, and knows none.
@@ -72,17 +65,7 @@ impl KafkaServer {
     /// If the broker cannot start.
     #[must_use]
     pub fn without_users() -> Self {
-        Self::of(Tansu { authenticates: true, ..Tansu::default() })
-    }
-
-    fn of(kind: Tansu) -> Self {
-        Self { daemon: or_panic(Daemon::start(kind, "kafka")), _reserved: None }
-    }
-
-    /// Returns the host and the port.
-    #[must_use]
-    pub fn address(&self) -> String {
-        self.daemon.address()
+        started(Tansu { authenticates: true, ..Tansu::default() })
     }
 
     /// Returns the URL.
@@ -90,22 +73,10 @@ impl KafkaServer {
     pub fn url(&self) -> String {
         format!("kafka://{}", self.address())
     }
+}
 
-    /// Stops the process (SIGSTOP).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn pause(&self) {
-        or_panic(self.daemon.server().pause());
-    }
-
-    /// Continues the process (SIGCONT).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn resume(&self) {
-        or_panic(self.daemon.server().resume());
-    }
+fn started(kind: Tansu) -> KafkaServer {
+    or_panic(Daemon::of(kind, "kafka"))
 }
 
 impl Kind for Tansu {
@@ -120,11 +91,11 @@ impl Kind for Tansu {
     }
 
     fn server(&self, place: &Place, port: u16) -> Command {
-        let own = format!("127.0.0.1:{port}");
+        let advertised = self.advertised.as_ref().map_or(port, |reserved| reserved.number);
         let mut command = place.command::<Self>(program());
         command.arg("broker");
-        command.args(["--listener-url", &format!("tcp://{own}")]);
-        command.args(["--advertised-listener-url", &format!("tcp://{}", self.advertised.as_ref().unwrap_or(&own))]);
+        command.args(["--listener-url", &format!("tcp://127.0.0.1:{port}")]);
+        command.args(["--advertised-listener-url", &format!("tcp://127.0.0.1:{advertised}")]);
         command.args(["--storage-engine", "memory://tansu/"]);
         if self.authenticates {
             command.arg("--authentication");

@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::tls::Certificates;
 use super::{option, or_panic};
 
 /// The environment variable that names the folder with `mariadbd`, `mariadb` and `mariadb-install-db`, or with MySQL's `mysqld` and
@@ -22,21 +21,21 @@ const DEBIAN: [&str; 2] = ["/usr/bin", "/usr/sbin"];
 /// seconds to start, so a test binary shares one, with a [database](Self::database) for each test. Dropping the value
 /// stops the server and removes its folder.
 ///
-/// Committed data survives [`kill`](Self::kill), but a commit does not wait for the disk
+/// Committed data survives [`kill`](Daemon::kill), but a commit does not wait for the disk
 /// (`innodb_flush_log_at_trx_commit` is 2): the machine of a test does not crash, and on a busy disk some commits would
 /// take seconds. For measurements that include the wait, use [`start_durable`](Self::start_durable).
-#[derive(Debug)]
-pub struct MariaDbServer(Daemon<MariaDb>);
+pub type MariaDbServer = Daemon<MariaDb>;
 
+/// The settings of a server.
 #[derive(Debug)]
-struct MariaDb {
+pub struct MariaDb {
     /// The folder of the programs, if it is not Debian's.
     bin: Option<PathBuf>,
     tls: bool,
     options: Vec<String>,
 }
 
-impl MariaDbServer {
+impl Daemon<MariaDb> {
     /// Starts a server with default settings and room for 200 connections. It accepts connections when this method
     /// returns.
     ///
@@ -75,19 +74,10 @@ impl MariaDbServer {
         Self::new(true, &[])
     }
 
-    /// Returns the certificates.
-    ///
-    /// # Panics
-    /// If the server was started without TLS.
-    pub fn certificates(&self) -> Certificates {
-        assert!(self.0.kind.tls, "started without TLS");
-        self.0.place.certificates()
-    }
-
     fn new(tls: bool, options: &[&str]) -> Self {
         let bin = std::env::var_os(MARIADB_BIN).map(PathBuf::from);
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let server = Self(or_panic(Daemon::start(MariaDb { bin, tls, options }, "mariadb")));
+        let server = or_panic(Self::of(MariaDb { bin, tls, options }, "mariadb"));
         server.sql("mysql", &format!("{ROOT}; CREATE DATABASE IF NOT EXISTS test"));
         server
     }
@@ -102,24 +92,9 @@ impl MariaDbServer {
         format!("mysql://root@{}/{database}", self.address())
     }
 
-    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
-    pub fn address(&self) -> String {
-        self.0.address()
-    }
-
-    /// Returns the process id, which [`restart`](Self::restart) changes.
-    pub fn pid(&self) -> u32 {
-        self.0.server().pid()
-    }
-
-    /// Returns whether the process exists, paused or not.
-    pub fn is_running(&self) -> bool {
-        self.0.server().ended().is_none()
-    }
-
     /// Returns true if the server is MySQL.
     pub fn is_mysql(&self) -> bool {
-        self.0.kind.is_mysql()
+        self.kind.is_mysql()
     }
 
     /// Runs statements as `root` with the command-line client. Returns the output: rows without headers, columns separated
@@ -136,9 +111,9 @@ impl MariaDbServer {
 
     fn output(&self, database: &str, statements: &str) -> Output {
         let program = if self.is_mysql() { "mysql" } else { "mariadb" };
-        let mut client = Command::new(self.0.kind.program(program));
+        let mut client = Command::new(self.kind.program(program));
         client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--raw", "--protocol=socket"]);
-        client.arg(option("--socket", &socket(&self.0.place)));
+        client.arg(option("--socket", &socket(&self.place)));
         let output = client.args(["--database", database, "--execute", statements]).output();
         or_panic(output.map_err(|e| super::missing(program, &e)))
     }
@@ -167,38 +142,6 @@ impl MariaDbServer {
             // 1094: the connection has ended by itself in the meantime.
             assert!(output.status.success() || told.contains("ERROR 1094"), "KILL {id}: {told}");
         }
-    }
-
-    /// Stops the process (SIGSTOP): connections stay open, but nothing is answered.
-    ///
-    /// # Panics
-    /// If the process does not stop.
-    pub fn pause(&self) {
-        or_panic(self.0.server().pause_all());
-    }
-
-    /// Continues a paused process (SIGCONT).
-    ///
-    /// # Panics
-    /// If the process does not continue.
-    pub fn resume(&self) {
-        or_panic(self.0.server().resume_all());
-    }
-
-    /// Kills the process (SIGKILL). The server stays down until [`restart`](Self::restart).
-    ///
-    /// # Panics
-    /// If the process remains.
-    pub fn kill(&self) {
-        or_panic(self.0.server().kill_all());
-    }
-
-    /// Stops the server if it runs, and starts it with the same port and folder.
-    ///
-    /// # Panics
-    /// If the server does not start.
-    pub fn restart(&self) {
-        or_panic(self.0.restart());
     }
 }
 

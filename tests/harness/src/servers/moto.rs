@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
 use super::stranger::{CLOSED, HTTP, REDIS, SILENT, stranger};
-use super::tls::Certificates;
 use super::{or_panic, unpacked};
 
 /// The environment variable that names the program to start instead of the package that `cargo xtask setup` installs: a
@@ -19,11 +18,11 @@ const PROGRAM: &str = include_str!("moto.py");
 
 /// A private emulator of AWS. Dropping the value stops the process. The emulator keeps everything in memory, so it cannot be
 /// restarted.
-#[derive(Debug)]
-pub struct MotoServer(Daemon<Moto>);
+pub type MotoServer = Daemon<Moto>;
 
+/// The settings of an emulator.
 #[derive(Debug)]
-struct Moto {
+pub struct Moto {
     tls: bool,
 }
 
@@ -58,14 +57,14 @@ pub fn unusable_endpoints(service: &str) -> (Vec<UnusableEndpoint>, [MotoServer;
     (cases.into(), servers)
 }
 
-impl MotoServer {
+impl Daemon<Moto> {
     /// Starts an emulator, which accepts any credentials.
     ///
     /// # Panics
     /// If the emulator cannot start.
     #[must_use]
     pub fn start() -> Self {
-        Self(or_panic(Daemon::start(Moto { tls: false }, "moto")))
+        or_panic(Self::of(Moto { tls: false }, "moto"))
     }
 
     /// Starts an emulator that accepts only HTTPS, with a certificate of a private authority.
@@ -74,7 +73,7 @@ impl MotoServer {
     /// If the emulator cannot start.
     #[must_use]
     pub fn start_with_tls() -> Self {
-        Self(or_panic(Daemon::start(Moto { tls: true }, "moto")))
+        or_panic(Self::of(Moto { tls: true }, "moto"))
     }
 
     /// Starts an emulator that verifies the credentials of each request, and knows none.
@@ -96,34 +95,6 @@ impl MotoServer {
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;
         if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(std::io::Error::other(answer)) }
-    }
-
-    /// Returns the files of an emulator with HTTPS.
-    #[must_use]
-    pub fn certificates(&self) -> Certificates {
-        self.0.place.certificates()
-    }
-
-    /// Returns the host and the port.
-    #[must_use]
-    pub fn address(&self) -> String {
-        self.0.address()
-    }
-
-    /// Stops the process (SIGSTOP).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn pause(&self) {
-        or_panic(self.0.server().pause());
-    }
-
-    /// Continues the process (SIGCONT).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn resume(&self) {
-        or_panic(self.0.server().resume());
     }
 }
 

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::tls::Certificates;
 use super::{or_panic, unpacked};
 
 /// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
 pub const NATS: &str = "IDEMPOTENT_NATS_SERVER";
 
 /// A private NATS server with JetStream. Dropping the value stops the process and removes its folder.
-#[derive(Debug)]
-pub struct NatsServer(Daemon<JetStream>);
+pub type NatsServer = Daemon<JetStream>;
 
+/// The settings of a server.
 #[derive(Debug)]
-struct JetStream {
+pub struct JetStream {
     settings: String,
     tls: Tls,
     jetstream: bool,
@@ -39,7 +38,7 @@ impl Default for JetStream {
     }
 }
 
-impl NatsServer {
+impl Daemon<JetStream> {
     /// Starts a server without users and without TLS.
     ///
     /// # Panics
@@ -55,7 +54,7 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn with(settings: &str) -> Self {
-        Self::of(JetStream { settings: settings.to_owned(), ..JetStream::default() })
+        started(JetStream { settings: settings.to_owned(), ..JetStream::default() })
     }
 
     /// Starts a server that writes each message to its files before it confirms the message. A kill then loses nothing.
@@ -64,7 +63,7 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn start_durable() -> Self {
-        Self::of(JetStream { is_durable: true, ..JetStream::default() })
+        started(JetStream { is_durable: true, ..JetStream::default() })
     }
 
     /// Starts a server that accepts only TLS connections, with a certificate of a private authority
@@ -74,17 +73,17 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn tls() -> Self {
-        Self::of(JetStream { tls: Tls::Server, ..JetStream::default() })
+        started(JetStream { tls: Tls::Server, ..JetStream::default() })
     }
 
     /// Starts a server like [`tls`](Self::tls) that also requires a certificate of the authority from its clients, such as
-    /// [`Certificates::client_certificate`].
+    /// [`client_certificate`](super::Certificates::client_certificate).
     ///
     /// # Panics
     /// If the server cannot start.
     #[must_use]
     pub fn mutual_tls() -> Self {
-        Self::of(JetStream { tls: Tls::Mutual, ..JetStream::default() })
+        started(JetStream { tls: Tls::Mutual, ..JetStream::default() })
     }
 
     /// Starts a server without JetStream.
@@ -93,23 +92,13 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn without_jetstream() -> Self {
-        Self::of(JetStream { jetstream: false, ..JetStream::default() })
-    }
-
-    fn of(kind: JetStream) -> Self {
-        or_panic(Daemon::start(kind, "nats-server").map(Self))
-    }
-
-    /// Returns the host and the port.
-    #[must_use]
-    pub fn address(&self) -> String {
-        self.0.address()
+        started(JetStream { jetstream: false, ..JetStream::default() })
     }
 
     /// Returns the URL.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.0.kind.tls != Tls::Off { "tls" } else { "nats" };
+        let scheme = if self.kind.tls != Tls::Off { "tls" } else { "nats" };
         format!("{scheme}://{}", self.address())
     }
 
@@ -118,44 +107,10 @@ impl NatsServer {
     pub fn certificate_authority(&self) -> PathBuf {
         self.certificates().ca()
     }
+}
 
-    /// Returns the files of a server with TLS.
-    #[must_use]
-    pub fn certificates(&self) -> Certificates {
-        self.0.place.certificates()
-    }
-
-    /// Stops the process (SIGSTOP).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn pause(&self) {
-        or_panic(self.0.server().pause());
-    }
-
-    /// Continues the process (SIGCONT).
-    ///
-    /// # Panics
-    /// If the process has ended.
-    pub fn resume(&self) {
-        or_panic(self.0.server().resume());
-    }
-
-    /// Ends the process by SIGKILL. A server that is not [durable](Self::start_durable) may lose the last messages.
-    ///
-    /// # Panics
-    /// If the process cannot be ended.
-    pub fn kill(&self) {
-        self.0.server().end_by("KILL");
-    }
-
-    /// Starts the server again, with the same port and files.
-    ///
-    /// # Panics
-    /// If the server cannot start.
-    pub fn restart(&self) {
-        or_panic(self.0.restart());
-    }
+fn started(kind: JetStream) -> NatsServer {
+    or_panic(Daemon::of(kind, "nats-server"))
 }
 
 impl Kind for JetStream {

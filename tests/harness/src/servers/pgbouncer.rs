@@ -15,16 +15,16 @@ const PREPARES: (u32, u32) = (1, 24);
 
 /// A private PgBouncer for all databases of one [`PostgresServer`]. The bouncer asks for no password. Dropping the value
 /// stops the process and removes its folder.
-#[derive(Debug)]
-pub struct PgBouncer(Daemon<Bouncer>);
+pub type PgBouncer = Daemon<Bouncer>;
 
+/// The settings of a pooler.
 #[derive(Debug)]
-struct Bouncer {
+pub struct Bouncer {
     program: PathBuf,
     settings: String,
 }
 
-impl PgBouncer {
+impl Daemon<Bouncer> {
     /// Starts a pooler for all databases of `server`. `settings` are additional lines of `pgbouncer.ini`, such as
     /// `pool_mode = transaction`.
     ///
@@ -39,7 +39,7 @@ impl PgBouncer {
             "[databases]\n* = host={host} port={port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              unix_socket_dir =\nauth_type = any\n{settings}\n"
         );
-        or_panic(Daemon::start(Bouncer { program: program(), settings }, "pgbouncer").map(Self))
+        or_panic(Self::of(Bouncer { program: program(), settings }, "pgbouncer"))
     }
 
     /// Returns true if this version keeps named prepared statements in transaction mode by default: 1.24 and later.
@@ -52,12 +52,6 @@ impl PgBouncer {
         let output = or_panic(output.map_err(|e| super::missing("pgbouncer", &e)));
         let text = String::from_utf8_lossy(&output.stdout);
         or_panic(version(&text).ok_or_else(|| format!("not a version of PgBouncer: {text:?}"))) >= PREPARES
-    }
-
-    /// Returns the address, `127.0.0.1:PORT`.
-    #[must_use]
-    pub fn address(&self) -> String {
-        self.0.address()
     }
 
     /// Returns the URL of a database of this name, which the pooler forwards:

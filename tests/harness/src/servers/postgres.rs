@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::daemon::{Daemon, Kind, Place};
-use super::tls::Certificates;
 use super::{option, or_panic, unpacked};
 
 /// The environment variable that names the folder with `postgres` and `initdb`, in place of Debian's newest version.
@@ -20,14 +19,14 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// about a second to start, so a test binary shares one, with a [database](Self::database) for each test. Dropping the
 /// value stops the server and removes its folder.
 ///
-/// Committed data survives [`kill`](Self::kill), but a commit does not wait for the disk (`fsync` is off): the machine
+/// Committed data survives [`kill`](Daemon::kill), but a commit does not wait for the disk (`fsync` is off): the machine
 /// of a test does not crash, and on a busy disk some commits would take seconds. For measurements that include the
 /// wait, use [`start_durable`](Self::start_durable).
-#[derive(Debug)]
-pub struct PostgresServer(Daemon<Postgres>);
+pub type PostgresServer = Daemon<Postgres>;
 
+/// The settings of a server.
 #[derive(Debug)]
-struct Postgres {
+pub struct Postgres {
     /// The folder of the programs.
     bin: PathBuf,
     tls: bool,
@@ -35,7 +34,7 @@ struct Postgres {
     durable: bool,
 }
 
-impl PostgresServer {
+impl Daemon<Postgres> {
     /// Starts a server with default settings and room for 200 connections. It accepts connections when this method
     /// returns.
     ///
@@ -66,17 +65,7 @@ impl PostgresServer {
     }
 
     fn new(tls: bool, durable: bool) -> Result<Self, String> {
-        let kind = Postgres { bin: bin()?, tls, durable };
-        Daemon::start(kind, "postgres").map(Self)
-    }
-
-    /// Returns the certificates.
-    ///
-    /// # Panics
-    /// If the server was started without TLS.
-    pub fn certificates(&self) -> Certificates {
-        assert!(self.0.kind.tls, "started without TLS");
-        self.0.place.certificates()
+        Self::of(Postgres { bin: bin()?, tls, durable }, "postgres")
     }
 
     /// Returns `postgres://postgres@127.0.0.1:PORT/postgres`.
@@ -89,43 +78,19 @@ impl PostgresServer {
         format!("postgres://postgres@{}/{database}", self.address())
     }
 
-    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
-    pub fn address(&self) -> String {
-        self.0.address()
-    }
-
-    /// Returns the id of the main process, which [`restart`](Self::restart) changes.
-    pub fn pid(&self) -> u32 {
-        self.0.server().pid()
-    }
-
-    /// Returns whether the process exists, paused or not.
-    pub fn is_running(&self) -> bool {
-        self.0.server().ended().is_none()
-    }
-
     /// Runs statements as the superuser with `psql`. Returns the output: rows without headers, columns separated by
     /// `|`.
     ///
     /// # Panics
     /// If a statement fails.
     pub fn psql(&self, database: &str, statements: &str) -> String {
-        let mut psql = Command::new(self.0.kind.bin.join("psql"));
+        let mut psql = Command::new(self.kind.bin.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
         psql.args(["--dbname", &self.url_of(database), "--command", statements]);
         let output = or_panic(psql.output().map_err(|e| missing(&e)));
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "psql {statements:?}: {stdout}{stderr}");
         stdout.trim_end().to_owned()
-    }
-
-    /// Returns the log.
-    ///
-    /// # Panics
-    /// If the log cannot be read.
-    pub fn log(&self) -> String {
-        let log = fs::read(self.0.place.folder.log()).map_err(|e| format!("the log cannot be read: {e}"));
-        String::from_utf8_lossy(&or_panic(log)).into_owned()
     }
 
     /// Creates an empty database of this name, and returns its URL.
@@ -167,38 +132,6 @@ impl PostgresServer {
         let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         self.psql("postgres", others);
-    }
-
-    /// Stops all processes (SIGSTOP): connections stay open, but nothing is answered.
-    ///
-    /// # Panics
-    /// If a process does not stop.
-    pub fn pause(&self) {
-        or_panic(self.0.server().pause_all());
-    }
-
-    /// Continues paused processes (SIGCONT).
-    ///
-    /// # Panics
-    /// If a process does not continue.
-    pub fn resume(&self) {
-        or_panic(self.0.server().resume_all());
-    }
-
-    /// Kills all processes (SIGKILL). The server stays down until [`restart`](Self::restart).
-    ///
-    /// # Panics
-    /// If a process remains.
-    pub fn kill(&self) {
-        or_panic(self.0.server().kill_all());
-    }
-
-    /// Stops the server if it runs, and starts it with the same port and folder.
-    ///
-    /// # Panics
-    /// If the server does not start.
-    pub fn restart(&self) {
-        or_panic(self.0.restart());
     }
 }
 

@@ -16,24 +16,23 @@ pub const PROMETHEUS_BIN: &str = "IDEMPOTENT_PROMETHEUS_BIN";
 
 /// A private Prometheus that scrapes one target five times a second and evaluates rules as often. Dropping the value stops the
 /// process and removes its folder.
-#[derive(Debug)]
-pub struct PrometheusServer(Daemon<Scraper>);
+pub type PrometheusServer = Daemon<Scraper>;
 
+/// The settings of a server.
 #[derive(Debug)]
-struct Scraper {
+pub struct Scraper {
     target: String,
     rules: String,
 }
 
-impl PrometheusServer {
+impl Daemon<Scraper> {
     /// Starts a server that scrapes `http://TARGET/metrics` as the job `test`, with these rules.
     ///
     /// # Panics
     /// If the server cannot start, e.g. because of an invalid rule.
     #[must_use]
     pub fn start(target: &str, rules: &str) -> Self {
-        let scraper = Scraper { target: target.to_owned(), rules: rules.to_owned() };
-        or_panic(Daemon::start(scraper, "prometheus").map(Self))
+        or_panic(Self::of(Scraper { target: target.to_owned(), rules: rules.to_owned() }, "prometheus"))
     }
 
     /// Evaluates a query, and returns the series of its result.
@@ -43,7 +42,7 @@ impl PrometheusServer {
     #[must_use]
     pub fn query(&self, query: &str) -> Vec<Value> {
         let path = format!("/api/v1/query?query={}", encoded(query));
-        let answer = get(&self.0.address(), &path).ok_or_else(|| "Prometheus does not answer".to_owned());
+        let answer = get(&self.address(), &path).ok_or_else(|| "Prometheus does not answer".to_owned());
         let answer: Value = or_panic(serde_json::from_str(&or_panic(answer)).map_err(|e| e.to_string()));
         match &answer["data"]["result"] {
             Value::Array(series) => series.clone(),

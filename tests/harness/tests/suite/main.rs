@@ -1,4 +1,3 @@
 //! Tests of the servers and of the proxy.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, unreachable_pub)]
-mod rabbit_cluster;
 mod servers;
