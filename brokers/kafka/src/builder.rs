@@ -186,14 +186,8 @@ impl KafkaSourceBuilder {
     /// Some of the declared topics may have been created.
     pub async fn connect(self) -> Result<KafkaSource, SourceError> {
         self.check()?;
-        let transactions = match &self.transactions {
-            Some(id) => {
-                let mut config = options::producer(&self.server)?;
-                config.set("transactional.id", id);
-                Some(config)
-            }
-            None => None,
-        };
+        let transactions =
+            self.transactions.as_deref().map(|id| options::transactions(&self.server, id)).transpose()?;
         let setup = Setup { config: self.config()?, topics: self.topics(), transactions };
         let (dead, retry): (_, Option<Arc<str>>) = (setup.topics.dead.clone(), self.retry.map(Into::into));
         let assignment = Assignment::new(setup.transactions.is_some());

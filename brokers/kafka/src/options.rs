@@ -127,6 +127,16 @@ pub(crate) fn producer(server: &ServerUrl) -> Result<ClientConfig, SourceError> 
     Ok(config)
 }
 
+/// Returns the configuration of a client that produces in transactions with this id.
+///
+/// # Errors
+/// Same as [`client`].
+pub(crate) fn transactions(server: &ServerUrl, id: &str) -> Result<ClientConfig, SourceError> {
+    let mut config = producer(server)?;
+    config.set("transactional.id", id);
+    Ok(config)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

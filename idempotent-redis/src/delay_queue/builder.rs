@@ -10,7 +10,8 @@ use redis::Cmd;
 
 use super::message::refuse;
 use super::queue::{DelayQueue, QueueSettings};
-use super::servers::{QueueServers, delay_error};
+use super::replies::delay_error;
+use super::servers::QueueServers;
 use crate::batching::batcher::CallBatcher;
 use crate::batching::flush::SendOptions;
 use crate::cache::ConsumedCache;

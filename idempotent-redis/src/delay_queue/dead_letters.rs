@@ -5,9 +5,9 @@ use redis::Value;
 
 use super::queue::DelayQueue;
 use super::received::{DeliveryReceipt, RawDelivery};
-use super::replies::{ReplyItems, count};
+use super::replies::{ReplyItems, count, delay_error, source_error, unexpected_reply};
 use super::scripts::DelayScript;
-use super::servers::{ScriptArgs, delay_error, source_error, unexpected_reply};
+use super::servers::ScriptArgs;
 use super::settler::decode_letter;
 use super::source::delivery;
 

@@ -12,9 +12,9 @@ use super::counts::DelayCounts;
 use super::layout::TopicLayout;
 use super::message::check_length;
 use super::received::{DelayDelivery, parse_server_id};
-use super::replies::{cancelled, count, items};
+use super::replies::{cancelled, count, delay_error, items, unexpected_reply};
 use super::scripts::DelayScript;
-use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
+use super::servers::{QueueServers, ScriptArgs};
 
 /// A topic of a delay queue in Redis 6.2 or later, or in Valkey.
 ///

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::queue::{DelayQueue, SettleResult};
 use super::received::DelayDelivery;
-use super::servers::delay_error;
+use super::replies::delay_error;
 use super::slot_calls::SlotBatch;
 use crate::connection::notifications::WaitRegistration;
 

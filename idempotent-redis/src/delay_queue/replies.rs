@@ -1,8 +1,9 @@
-//! Parsing of script replies.
-use idempotent_mq::{Cancelled, DelayError};
-use redis::Value;
+//! Parsing of script replies, and the errors of calls.
+use std::sync::Arc;
 
-use super::servers::{delay_error, unexpected_reply};
+use idempotent_core::{StoreError, StoreErrorKind};
+use idempotent_mq::{Cancelled, DelayError, DelayErrorKind, SourceError, SourceErrorKind};
+use redis::Value;
 
 /// The remaining items of an array.
 pub(crate) struct ReplyItems(std::vec::IntoIter<Value>);
@@ -84,4 +85,30 @@ pub(crate) fn cancelled(reply: &Value) -> Result<Cancelled, DelayError> {
         1 => Ok(Cancelled::Done),
         _ => Ok(Cancelled::Delivering),
     }
+}
+
+/// Converts an error for producers. The messages of a batch share the error.
+pub(crate) fn delay_error(doing: &str, error: impl Into<Arc<StoreError>>) -> DelayError {
+    let error = error.into();
+    let kind = match error.kind() {
+        StoreErrorKind::NotApplied => DelayErrorKind::NotApplied,
+        StoreErrorKind::Ambiguous => DelayErrorKind::Ambiguous,
+        _ => DelayErrorKind::Refused,
+    };
+    DelayError::new(kind, format!("{doing}: {error}")).with_cause(error)
+}
+
+/// Converts an error for consumers.
+pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
+    let kind = match error.kind() {
+        StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous => SourceErrorKind::Transient,
+        _ => SourceErrorKind::Fatal,
+    };
+    SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
+}
+
+/// Returns the error for a reply that the script never sends.
+pub(crate) fn unexpected_reply(doing: &str) -> StoreError {
+    let text = format!("{doing}: unexpected script reply; is a proxy rewriting responses?");
+    StoreError::new(StoreErrorKind::Ambiguous).because(text)
 }

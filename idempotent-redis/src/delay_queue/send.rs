@@ -10,9 +10,9 @@ use super::message::{DelayMessage, SendReceipt, check_length, refuse};
 use super::payload::StoredPayload;
 use super::queue::DelayQueue;
 use super::received::id_of;
-use super::replies::ReplyItems;
+use super::replies::{ReplyItems, delay_error, unexpected_reply};
 use super::scripts::DelayScript;
-use super::servers::{SIZE_LIMIT, ScriptArgs, delay_error, unexpected_reply};
+use super::servers::{SIZE_LIMIT, ScriptArgs};
 use super::slot_calls::MAX_BATCH;
 
 /// Maximum size of a batch in bytes, unless a single message is larger. Other clients wait while the server runs a

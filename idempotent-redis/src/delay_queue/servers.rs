@@ -2,8 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{StoreError, StoreErrorKind};
-use idempotent_mq::{DelayError, DelayErrorKind, SourceError, SourceErrorKind};
+use idempotent_core::StoreError;
 use redis::{Cmd, Pipeline, Value};
 
 use super::layout::SlotKeys;
@@ -184,30 +183,4 @@ impl RoutedCall for SlotCall<'_> {
         let reply = batcher.connection().send_pipeline(&pipeline).await?.pop();
         refused(reply.ok_or_else(|| CallFailure::ambiguous("unexpected empty reply; is a proxy rewriting responses?"))?)
     }
-}
-
-/// Converts an error for producers. The messages of a batch share the error.
-pub(crate) fn delay_error(doing: &str, error: impl Into<Arc<StoreError>>) -> DelayError {
-    let error = error.into();
-    let kind = match error.kind() {
-        StoreErrorKind::NotApplied => DelayErrorKind::NotApplied,
-        StoreErrorKind::Ambiguous => DelayErrorKind::Ambiguous,
-        _ => DelayErrorKind::Refused,
-    };
-    DelayError::new(kind, format!("{doing}: {error}")).with_cause(error)
-}
-
-/// Converts an error for consumers.
-pub(crate) fn source_error(doing: &str, error: StoreError) -> SourceError {
-    let kind = match error.kind() {
-        StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous => SourceErrorKind::Transient,
-        _ => SourceErrorKind::Fatal,
-    };
-    SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
-}
-
-/// Returns the error for a reply that the script never sends.
-pub(crate) fn unexpected_reply(doing: &str) -> StoreError {
-    let text = format!("{doing}: unexpected script reply; is a proxy rewriting responses?");
-    StoreError::new(StoreErrorKind::Ambiguous).because(text)
 }

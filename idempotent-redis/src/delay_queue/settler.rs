@@ -9,8 +9,8 @@ use redis::Value;
 
 use super::queue::{DelayQueue, SettleResult};
 use super::received::DeliveryReceipt;
+use super::replies::{source_error, unexpected_reply};
 use super::scripts::DelayScript;
-use super::servers::{source_error, unexpected_reply};
 
 /// The handle that settles a delivery. If a tag is dropped unsettled, the message is redelivered after the visibility
 /// timeout.

@@ -11,9 +11,9 @@ use redis::Value;
 use super::layout::SlotKeys;
 use super::queue::{DelayQueue, SettleResult};
 use super::received::{DelayDelivery, DeliveryReceipt, RawDelivery};
-use super::replies::{ReplyItems, bytes};
+use super::replies::{ReplyItems, bytes, delay_error, unexpected_reply};
 use super::scripts::DelayScript;
-use super::servers::{ScriptArgs, delay_error, unexpected_reply};
+use super::servers::ScriptArgs;
 
 /// The result of polling a slot.
 pub(crate) struct SlotBatch {

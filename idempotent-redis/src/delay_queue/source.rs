@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::queue::DelayQueue;
 use super::received::DelayDelivery;
 use super::receiver::DelayReceiver;
-use super::servers::source_error;
+use super::replies::source_error;
 use super::settler::{DelaySettler, DelayTag};
 use super::slot_calls::SlotBatch;
 

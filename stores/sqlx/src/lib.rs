@@ -18,6 +18,7 @@
 mod answer;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 mod capped_count;
+mod catalog;
 #[cfg(feature = "delay")]
 mod delay;
 mod inbox;

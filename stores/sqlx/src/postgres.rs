@@ -21,8 +21,8 @@ use idempotent_core::StoreError;
 use sqlx::Postgres;
 
 pub(crate) use self::dialect::PostgresDialect;
+use self::open::Session;
 pub use self::options::PostgresStoreBuilder;
-use self::options::Session;
 use crate::server::{
     ServerSettings, ServerStore, ServerTarget, server_inbox, server_order, server_steps, server_store,
 };

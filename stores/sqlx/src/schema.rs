@@ -1,5 +1,4 @@
 //! Migrations, their SQL text, and checks of the migrations that a database has.
-mod catalog;
 mod status;
 
 use std::fmt;
@@ -7,9 +6,9 @@ use std::fmt;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::catalog::{CatalogError, CatalogSql, KnownSchema, apply, current_status, fits, inspect};
-use self::status::status;
+pub(crate) use self::status::status;
 pub use self::status::{SchemaProblem, SchemaProblemKind, SchemaStatus};
+use crate::sql_database::CatalogSql;
 use crate::table::Table;
 
 /// A migration of the schema. Its version is its position in the list, starting at 1.
@@ -88,7 +87,7 @@ impl fmt::Display for SchemaStep {
 }
 
 /// Returns the SQL text of all migrations of a table, ascending. The first one creates the table of applied migrations.
-fn steps(known: &[Migration], table: &Table, catalog: &CatalogSql) -> Vec<SchemaStep> {
+pub(crate) fn steps(known: &[Migration], table: &Table, catalog: &CatalogSql) -> Vec<SchemaStep> {
     let migrations = table.quoted_migrations();
     let step = |(migration, version): (&Migration, u32)| {
         let create = format!("CREATE TABLE IF NOT EXISTS {migrations} {}", catalog.columns);
@@ -165,7 +164,7 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
 }
 
 /// Returns the problem of a table that this library did not create.
-fn foreign(table: &Table) -> SchemaProblem {
+pub(crate) fn foreign(table: &Table) -> SchemaProblem {
     let text = format!(
         "table `{}` exists with a different layout than this version creates: set another `table`, or rename that one",
         table.name()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Database, Row};
 
-use crate::schema::CatalogSql;
+use crate::table::Table;
 
 /// The dialect of a database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,6 +129,31 @@ impl RowValues {
 /// Converts a duration to µs for a statement. The sum with the current time must not overflow either.
 pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX >> 2)
+}
+
+/// The SQL texts of a dialect about tables and applied migrations.
+///
+/// `{name}` is the name of a table, `{schema}` an expression for the schemas in which it is looked for, and `{columns}` a list of names.
+#[derive(Clone, Copy, Debug)]
+pub struct CatalogSql {
+    /// The columns of the table of applied migrations, and the table's options.
+    pub(crate) columns: &'static str,
+    /// Columns and values of a row, with the placeholders `{version}` and `{checksum}` (in hexadecimal).
+    pub(crate) row: &'static str,
+    /// The expression for the schemas of a table without a schema.
+    pub(crate) current_schemas: &'static str,
+    /// Counts the tables of this name.
+    pub(crate) count_tables: &'static str,
+    /// Counts the columns with these names.
+    pub(crate) count_columns: &'static str,
+}
+
+impl CatalogSql {
+    /// Replaces the placeholders of a text about a table.
+    pub(crate) fn about(&self, text: &str, table: &Table, name: &str) -> String {
+        let schema = table.schema().map(|schema| format!("'{}'", schema.replace('\'', "''")));
+        text.replace("{name}", name).replace("{schema}", schema.as_deref().unwrap_or(self.current_schemas))
+    }
 }
 
 pub trait Sealed {}

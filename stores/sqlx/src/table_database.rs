@@ -6,7 +6,8 @@ use sqlx::Pool;
 use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 
-use crate::schema::{KnownSchema, SchemaStatus};
+use crate::catalog::KnownSchema;
+use crate::schema::SchemaStatus;
 use crate::sql_database::{SqlDatabase, SqlDialect};
 use crate::table::Table;
 

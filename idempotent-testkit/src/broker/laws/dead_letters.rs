@@ -105,7 +105,7 @@ async fn bury<B: Broker, const N: usize>(broker: &B, hand: &mut Hand<B>, ids: [&
     aside(broker, N).await;
 }
 
-/// An adapter whose broker cannot move a letter in one step may put a copy with the same id back twice.
+/// Allows two answers: the adapter puts each letter back once, or twice with the same id.
 pub async fn two_redrives_at_once_put_each_letter_back_once<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let ids = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];

@@ -3,7 +3,8 @@
 //! `due_at` is the time from which a row may be taken: the end of its visibility timeout if the row is in flight, or
 //! null if the row is dead. `live` is the key of a row that is not dead, so that no second live row has the same key.
 use super::COLUMNS;
-use crate::schema::{KnownSchema, Migration};
+use crate::catalog::KnownSchema;
+use crate::schema::Migration;
 use crate::table_database::TableDatabase;
 
 /// A database that can contain a [`DelayTable`](crate::DelayTable): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 use super::dialect::MySqlDialect;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use super::{open::shown, server_version::ServerVersion};
+use crate::catalog::{CatalogError, KnownSchema, apply, current_status, fits, inspect};
 use crate::row::COLUMNS;
-use crate::schema::{
-    self, CatalogError, CatalogSql, KnownSchema, Migration, SchemaStatus, apply, current_status, fits, inspect,
-};
+use crate::schema::{self, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};
+use crate::sql_database::CatalogSql;
 use crate::table::Table;
 
 /// All migrations. Texts are bytes, so that no character set applies. `expires_at` has no index, because each completion

@@ -2,7 +2,8 @@
 pub(super) use crate::sql_database::{RowValues, SqlDialect, SqlValue};
 
 use super::COLUMNS;
-use crate::schema::{KnownSchema, Migration};
+use crate::catalog::KnownSchema;
+use crate::schema::Migration;
 use crate::table_database::TableDatabase;
 
 /// A database that can contain an [`Outbox`](crate::Outbox): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its

@@ -12,12 +12,11 @@ use super::dialect::PostgresDialect;
 use super::partitions::PartitionCount;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use super::url::shown;
+use crate::catalog::{CatalogError, KnownSchema, apply, current_status, fits, inspect};
 use crate::row::COLUMNS;
-use crate::schema::{
-    self, CatalogError, CatalogSql, KnownSchema, Migration, SchemaProblem, SchemaStatus, SchemaStep, apply,
-    current_status, fits, inspect,
-};
+use crate::schema::{self, Migration, SchemaProblem, SchemaStatus, SchemaStep};
 use crate::server::{ErrorContext, Phase};
+use crate::sql_database::CatalogSql;
 use crate::table::Table;
 
 /// The time limit of a migration, which may wait for the migration of another process.

@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use super::dialect::{PostgresDialect, halves};
 use super::listener::SettlementListener;
 use super::migrate::{self, KNOWN};
-use super::options::Session;
 use super::partitions::PartitionCount;
 use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::{parse, shown};
@@ -23,6 +22,19 @@ use crate::server::{
     ServerTarget, Statement, StatementRunner, StepStatements, connect, run_mark,
 };
 use crate::table::Table;
+
+/// The use of a server session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    /// True if waiting runs are notified.
+    pub(super) listening: bool,
+    /// True if another store has already looked for a pooler.
+    pub(super) is_known: bool,
+}
+
+impl Session {
+    pub(super) const NEW: Self = Self { listening: true, is_known: false };
+}
 
 /// The setting that makes the transactions of a session read-only.
 const READ_ONLY: &str = "default_transaction_read_only";

@@ -4,7 +4,7 @@ use sqlx::PgPool;
 
 use super::PostgresStore;
 use super::migrate::{self, KNOWN};
-use super::open::partitions;
+use super::open::{Session, partitions};
 use crate::schema::SchemaStep;
 use crate::server::{ServerSettings, server_builder};
 
@@ -14,19 +14,6 @@ use crate::server::{ServerSettings, server_builder};
 pub struct PostgresStoreBuilder(pub(super) ServerSettings<PgPool>, pub(super) Session);
 
 server_builder!(PostgresStoreBuilder);
-
-/// The use of a server session.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Session {
-    /// True if waiting runs are notified.
-    pub(super) listening: bool,
-    /// True if another store has already looked for a pooler.
-    pub(super) is_known: bool,
-}
-
-impl Session {
-    pub(super) const NEW: Self = Self { listening: true, is_known: false };
-}
 
 impl PostgresStoreBuilder {
     /// Sets the schema of both tables. The schema must exist. The rules for the name of a table apply.

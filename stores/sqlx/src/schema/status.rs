@@ -3,7 +3,8 @@ use std::fmt;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use super::{CatalogSql, Found, Migration, SchemaStep, applied, foreign, steps};
+use super::{Found, Migration, SchemaStep, applied, foreign, steps};
+use crate::sql_database::CatalogSql;
 use crate::table::Table;
 
 /// The schema of the tables of a store, an outbox or a delay table, compared with this version of the crate.

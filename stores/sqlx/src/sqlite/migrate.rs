@@ -9,10 +9,10 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Sqlite};
 
 use super::error::ErrorContext;
+use crate::catalog::{CatalogError, KnownSchema, apply, current_status, fits, inspect};
 use crate::row::COLUMNS;
-use crate::schema::{
-    self, CatalogError, CatalogSql, KnownSchema, Migration, SchemaStatus, apply, current_status, fits, inspect,
-};
+use crate::schema::{self, Migration, SchemaStatus};
+use crate::sql_database::CatalogSql;
 use crate::table::Table;
 
 /// All migrations. The tables are STRICT, so that columns have their declared types, and WITHOUT ROWID, so that a lookup

@@ -11,7 +11,8 @@ use sqlx::{ConnectOptions, Row};
 
 use super::migrate::{KNOWN, MIGRATIONS, migrate};
 use super::*;
-use crate::schema::{KnownSchema, Migration};
+use crate::catalog::KnownSchema;
+use crate::schema::Migration;
 use crate::table::Table;
 
 pub(super) fn key(part: &str) -> Key {

@@ -15,8 +15,9 @@ use super::migrate::migrate;
 use super::open::{connections, place, use_wal};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::record_access::id;
+use crate::catalog::KnownSchema;
 use crate::row::signed;
-use crate::schema::{KnownSchema, Migration};
+use crate::schema::Migration;
 use crate::table::Table;
 
 /// A file on the disk of one process as the fast tier of a [`TieredStore`](idempotent_core::TieredStore), whose records are in

@@ -1,7 +1,7 @@
 //! The tables and recorded migrations of a database, compared with the schema that this version knows.
 use idempotent_core::StoreError;
 
-use super::{Found, Migration, SchemaProblem, SchemaStatus, SchemaStep, foreign, status, steps};
+use crate::schema::{Found, Migration, SchemaProblem, SchemaStatus, SchemaStep, foreign, status, steps};
 use crate::sql_database::{SqlDatabase, SqlDialect, SqlValue};
 use crate::table::Table;
 
@@ -24,31 +24,6 @@ impl KnownSchema<'_> {
     /// Returns the SQL text of all migrations.
     pub(crate) fn steps<Db: SqlDatabase>(&self, table: &Table) -> Vec<SchemaStep> {
         steps(self.migrations, table, &Db::CATALOG)
-    }
-}
-
-/// The SQL texts of a dialect about tables and applied migrations.
-///
-/// `{name}` is the name of a table, `{schema}` an expression for the schemas in which it is looked for, and `{columns}` a list of names.
-#[derive(Clone, Copy, Debug)]
-pub struct CatalogSql {
-    /// The columns of the table of applied migrations, and the table's options.
-    pub(crate) columns: &'static str,
-    /// Columns and values of a row, with the placeholders `{version}` and `{checksum}` (in hexadecimal).
-    pub(crate) row: &'static str,
-    /// The expression for the schemas of a table without a schema.
-    pub(crate) current_schemas: &'static str,
-    /// Counts the tables of this name.
-    pub(crate) count_tables: &'static str,
-    /// Counts the columns with these names.
-    pub(crate) count_columns: &'static str,
-}
-
-impl CatalogSql {
-    /// Replaces the placeholders of a text about a table.
-    pub(crate) fn about(&self, text: &str, table: &Table, name: &str) -> String {
-        let schema = table.schema().map(|schema| format!("'{}'", schema.replace('\'', "''")));
-        text.replace("{name}", name).replace("{schema}", schema.as_deref().unwrap_or(self.current_schemas))
     }
 }
 
