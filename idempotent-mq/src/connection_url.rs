@@ -16,7 +16,6 @@ use crate::{SourceError, SourceErrorKind};
 ///     tls: None,
 ///     form: "spool://[USER:PASSWORD@]HOST[:PORT]",
 ///     parameters: &[UrlParameter { name: "tls_ca", value: "FILE", meaning: "the certificate authority of the server" }],
-///     dotted: None,
 /// };
 /// let url = SPOOL.parse("spool://ann:p%40ss@h:7?tls_ca=ca.pem")?;
 /// assert_eq!((url.hosts(), url.parameter("tls_ca")), (&["h:7".to_owned()][..], Some("ca.pem")));
@@ -36,14 +35,12 @@ pub struct UrlForm {
     pub form: &'static str,
     /// The parameters after `?`.
     pub parameters: &'static [UrlParameter],
-    /// The meaning of parameters with a dot in their names, if there are any.
-    pub dotted: Option<&'static str>,
 }
 
 /// A parameter of a URL.
 #[derive(Clone, Copy, Debug)]
 pub struct UrlParameter {
-    /// The name.
+    /// The name. The word `NAME` in it stands for any text, as in `options[NAME]`.
     pub name: &'static str,
     /// A placeholder for the value, such as `FILE`.
     pub value: &'static str,
@@ -86,7 +83,11 @@ impl UrlForm {
     #[must_use]
     pub fn table(&self) -> String {
         let mut rows = vec!["| parameter | value | meaning |".to_owned(), "|---|---|---|".to_owned()];
-        rows.extend(self.rows().map(|(name, value, meaning)| format!("| `{name}` | `{value}` | {meaning} |")));
+        rows.extend(
+            self.parameters
+                .iter()
+                .map(|UrlParameter { name, value, meaning }| format!("| `{name}` | `{value}` | {meaning} |")),
+        );
         let rows = if rows.len() > 2 { format!("\n\n{}", rows.join("\n")) } else { String::new() };
         format!("{}: {}{rows}", self.broker, self.quoted())
     }
@@ -94,18 +95,14 @@ impl UrlForm {
     /// Returns the form and its parameters as lines for a terminal.
     #[must_use]
     pub fn help(&self) -> String {
-        let rows = self.rows().map(|(name, value, meaning)| format!("\n      {name}={value}: {meaning}"));
+        let row = |UrlParameter { name, value, meaning }: &UrlParameter| format!("\n      {name}={value}: {meaning}");
+        let rows = self.parameters.iter().map(row);
         format!("  {}: {}{}", self.broker, self.quoted().replace('`', ""), rows.collect::<String>())
     }
 
     fn quoted(&self) -> String {
         let tls = self.tls.map(|scheme| format!(", or `{scheme}://` for TLS"));
         format!("`{}`{}", self.form, tls.unwrap_or_default())
-    }
-
-    fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-        let own = self.parameters.iter().map(|UrlParameter { name, value, meaning }| (*name, *value, *meaning));
-        own.chain(self.dotted.map(|meaning| ("NAME.NAME", "VALUE", meaning)))
     }
 
     fn parts(&self, url: &str) -> Result<ConnectionUrl, String> {
@@ -140,7 +137,7 @@ impl UrlForm {
 
     fn check_parameter(&self, name: &str) -> Result<(), String> {
         let known = || self.parameters.iter().map(|parameter| parameter.name);
-        if known().any(|known| known == name) || (self.dotted.is_some() && name.contains('.')) {
+        if known().any(|known| is_of(known, name)) {
             return Ok(());
         }
         let near = known().map(|known| (strsim::osa_distance(known, name), known)).min();
@@ -150,6 +147,18 @@ impl UrlForm {
             None => format!("unknown parameter `{name}`; there are no parameters"),
         })
     }
+}
+
+/// Returns whether a name is the known one, in which `NAME` stands for any text.
+fn is_of(known: &str, name: &str) -> bool {
+    let mut parts = known.split("NAME");
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    for part in parts {
+        let found = if part.is_empty() { Some("") } else { rest.split_once(part).map(|(_, rest)| rest) };
+        let Some(found) = found else { return false };
+        rest = found;
+    }
+    rest.is_empty()
 }
 
 fn address(host: &str, port: Option<u16>) -> String {
@@ -252,16 +261,21 @@ mod tests {
         parameters: &[
             UrlParameter { name: "tls_ca", value: "FILE", meaning: "the authority" },
             UrlParameter { name: "member", value: "NAME", meaning: "the member" },
+            UrlParameter { name: "NAME.NAME", value: "VALUE", meaning: "a property" },
+            UrlParameter { name: "options[NAME]", value: "VALUE", meaning: "an option" },
         ],
-        dotted: Some("a property"),
     };
 
     #[test]
     fn the_parts_of_a_url_are_decoded() {
-        let url = FORM.parse("ts://me:p%40ss:w@[::1]:9,b/shop?tls_ca=%2Fa%26b.pem&client.rack=r1#x").unwrap();
+        let url =
+            FORM.parse("ts://me:p%40ss:w@[::1]:9,b/shop?tls_ca=%2Fa%26b.pem&client.rack=r1&options[a]=b#x").unwrap();
         assert_eq!((url.scheme(), url.user()), ("ts", Some(("me", Some("p@ss:w")))));
         assert_eq!((url.hosts().join(" "), url.path()), ("[::1]:9 b".to_owned(), "/shop"));
-        assert_eq!(url.parameters().collect::<Vec<_>>(), [("tls_ca", "/a&b.pem"), ("client.rack", "r1")]);
+        assert_eq!(
+            url.parameters().collect::<Vec<_>>(),
+            [("tls_ca", "/a&b.pem"), ("client.rack", "r1"), ("options[a]", "b")]
+        );
         assert_eq!(FORM.parse("t://token@h").unwrap().user(), Some(("token", None)));
         let shown = format!("{url:?}");
         assert!(!shown.contains("ss:w") && !shown.contains("pem") && shown.contains("client.rack"), "{shown}");
@@ -281,7 +295,9 @@ mod tests {
             ("t://h:0", "port 0 is not between 1 and 65535"),
             ("t://u:s3cret@x@h", "unexpected second `@`"),
             ("t://u:s3cret@h?tls_ac=x", "unknown parameter `tls_ac`; did you mean `tls_ca`?"),
-            ("t://h?something=x", "unknown parameter `something`; known are tls_ca, member"),
+            ("t://h?something=x", "unknown parameter `something`; known are tls_ca, member, NAME.NAME, options[NAME]"),
+            ("t://h?options[a]x=x", "unknown parameter `options[a]x`"),
+            ("t://h?xoptions[a]=x", "unknown parameter `xoptions[a]`"),
             ("t://h?member", "`member` has no value; use NAME=VALUE"),
             ("t://h?member=a&member=b", "the parameter `member` is set twice"),
             ("t://h?member=%z", "a `%` is not followed by two hexadecimal digits"),
@@ -289,7 +305,7 @@ mod tests {
             let error = FORM.parse(url).unwrap_err().to_string();
             assert!(error.starts_with("the URL `") && error.contains(rule) && !error.contains("s3cret"), "{error}");
         }
-        let bare = UrlForm { parameters: &[], dotted: None, ..FORM };
+        let bare = UrlForm { parameters: &[], ..FORM };
         assert!(bare.parse("t://h?a.b=1").unwrap_err().to_string().ends_with("there are no parameters"));
         assert_eq!(SourceError::from(FORM.parse("").unwrap_err()).kind(), SourceErrorKind::Fatal);
     }
@@ -297,10 +313,10 @@ mod tests {
     #[test]
     fn the_table_and_the_help_have_all_parameters() {
         let table = "Test: `t://HOST`, or `ts://` for TLS\n\n| parameter | value | meaning |\n|---|---|---|\n| `tls_ca` | `FILE` | the authority |\n\
-                     | `member` | `NAME` | the member |\n| `NAME.NAME` | `VALUE` | a property |";
+                     | `member` | `NAME` | the member |\n| `NAME.NAME` | `VALUE` | a property |\n| `options[NAME]` | `VALUE` | an option |";
         assert_eq!(FORM.table(), table);
-        let help = "  Test: t://HOST, or ts:// for TLS\n      tls_ca=FILE: the authority\n      member=NAME: the member\n      NAME.NAME=VALUE: a property";
+        let help = "  Test: t://HOST, or ts:// for TLS\n      tls_ca=FILE: the authority\n      member=NAME: the member\n      NAME.NAME=VALUE: a property\n      options[NAME]=VALUE: an option";
         assert_eq!(FORM.help(), help);
-        assert_eq!(UrlForm { parameters: &[], dotted: None, tls: None, ..FORM }.table(), "Test: `t://HOST`");
+        assert_eq!(UrlForm { parameters: &[], tls: None, ..FORM }.table(), "Test: `t://HOST`");
     }
 }

@@ -27,8 +27,12 @@ pub const URL_FORM: UrlForm = UrlForm {
             meaning: "the client's certificate, for a broker that verifies clients",
         },
         UrlParameter { name: "tls_key", value: "FILE", meaning: "the private key of the client's certificate" },
+        UrlParameter {
+            name: "NAME.NAME",
+            value: "VALUE",
+            meaning: "a property of librdkafka on which the adapter does not rely, such as `client.rack`",
+        },
     ],
-    dotted: Some("a property of librdkafka on which the adapter does not rely, such as `client.rack`"),
 };
 
 /// The maximum time of a request.

@@ -21,7 +21,6 @@ pub const URL_FORM: UrlForm = UrlForm {
         parameter("tls_certificate", "FILE", "the client's certificate, for a server that verifies clients"),
         parameter("tls_key", "FILE", "the private key of the client's certificate"),
     ],
-    dotted: None,
 };
 
 const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {

@@ -24,8 +24,8 @@ pub const URL_FORM: UrlForm = UrlForm {
         parameter("sslcert", "FILE", "the client's certificate"),
         parameter("sslkey", "FILE", "the private key of the client's certificate"),
         parameter("options", "TEXT", "settings of the session, such as `-c search_path=shop`"),
+        parameter("options[NAME]", "VALUE", "one setting of the session"),
     ],
-    dotted: None,
 };
 
 const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {

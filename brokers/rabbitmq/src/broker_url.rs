@@ -27,7 +27,6 @@ pub const URL_FORM: UrlForm = UrlForm {
         parameter("frame_max", "BYTES", "the largest frame, by default the size of the broker"),
         parameter("auth_mechanism", "NAME", "`plain` (the default), `amqplain`, `anonymous` or `external`"),
     ],
-    dotted: None,
 };
 
 const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {

@@ -21,7 +21,6 @@ pub const URL_FORM: UrlForm = UrlForm {
     tls: Some("rediss"),
     form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
     parameters: &[UrlParameter { name: "protocol", value: "NAME", meaning: "`resp2` (the default) or `resp3`" }],
-    dotted: None,
 };
 
 /// Creates a client, which connects later.

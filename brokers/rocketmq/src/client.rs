@@ -83,7 +83,6 @@ pub const URL_FORM: UrlForm = UrlForm {
         value: "FILE",
         meaning: "the certificates that the client trusts, in PEM, which TLS requires",
     }],
-    dotted: None,
 };
 
 /// The name servers, and the security of all connections to them and to the brokers.

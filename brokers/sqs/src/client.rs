@@ -16,7 +16,6 @@ pub const URL_FORM: UrlForm = UrlForm {
         value: "URL",
         meaning: "another server, such as an emulator, by default the one of the region",
     }],
-    dotted: None,
 };
 
 /// Creates a client from the URL `sqs://REGION` and the credentials in the environment, for a program that is configured by a URL.
