@@ -1,7 +1,7 @@
 //! States in which a server rejects calls.
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::StoreErrorKind::{Ambiguous, NotApplied};
 use idempotent_core::{Claim, ClaimRequest, Settled, Store, StoreError};
@@ -45,8 +45,12 @@ async fn calls_wait_for_a_server_that_is_loading() {
         let server = server.clone();
         move || server.restart()
     });
-    until("loading", async || says(&server, "LOADING")).await;
-    // The first call finds its connection gone and opens another.
+    // The runtime does nothing meanwhile, so that the first call finds its connection gone and opens another.
+    let began = Instant::now();
+    while !says(&server, "LOADING") {
+        assert!(began.elapsed() < Duration::from_secs(60), "the server never loads");
+        thread::sleep(Duration::from_millis(2));
+    }
     said(impatient(&store, "a").await, Ambiguous, &[]);
     said(impatient(&store, "a").await, NotApplied, &["LOADING", "gave up retrying"]);
     said(RedisStore::connect(server.url()).await, NotApplied, &["LOADING"]);
