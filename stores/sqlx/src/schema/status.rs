@@ -86,7 +86,7 @@ impl From<SchemaProblem> for StoreError {
 }
 
 /// Returns the status of a table. `has_columns`: the table has every column that the statements name.
-pub(super) fn status(
+pub(crate) fn status(
     found: &Found,
     has_columns: bool,
     known: &[Migration],
