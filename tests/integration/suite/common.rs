@@ -153,13 +153,11 @@ pub fn ask(key: Key, owner: u128) -> ClaimRequest {
 /// A handler with the default reply strategy and codec.
 pub type PlainHandler<R, F> = Handler<DefaultReply, Json, R, F>;
 
-/// The answers of a batch, without an await.
-pub type ReadyAnswers<V> = Ready<Vec<Result<V, AppError>>>;
-
 /// Returns a handler of a batch that answers each item by itself.
+#[allow(clippy::type_complexity)]
 pub fn batch_of<T, V>(
     answer: impl Fn(T) -> Result<V, AppError>,
-) -> PlainHandler<Result<V, AppError>, impl FnOnce(Vec<BatchItem<T>>) -> ReadyAnswers<V>> {
+) -> PlainHandler<Result<V, AppError>, impl FnOnce(Vec<BatchItem<T>>) -> Ready<Vec<Result<V, AppError>>>> {
     PlainHandler::batch(move |items: Vec<BatchItem<T>>| {
         ready(items.into_iter().map(|given| answer(given.item)).collect())
     })

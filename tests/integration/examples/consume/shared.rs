@@ -97,6 +97,7 @@ pub(crate) fn a_fresh_start_runs_all_again(url: &str) {
 }
 
 /// Consumes the real data from a broker that may deliver a message twice. `published` is a part of the report.
+#[allow(dead_code, reason = "for brokers that are features")]
 pub(crate) fn the_messages_of_a_broker_have_the_effects_that_the_file_has(source: &str, idle: &str, published: &str) {
     let file = Job::new();
     file.run(&["--json"]).exits(0);
@@ -118,6 +119,7 @@ pub(crate) fn the_messages_of_a_broker_have_the_effects_that_the_file_has(source
     assert_eq!(job.effects(), file.effects());
 }
 
+#[allow(dead_code, reason = "for brokers that are features")]
 pub(crate) async fn an_invalid_delivery_is_dead_lettered_byte_for_byte(
     source: &str,
     idle: &str,
@@ -131,6 +133,7 @@ pub(crate) async fn an_invalid_delivery_is_dead_lettered_byte_for_byte(
 }
 
 /// Checks that each source is refused with these parts.
+#[allow(dead_code, reason = "for brokers that are features")]
 pub(crate) fn sources_are_refused(sources: &[(&str, &[&str])]) {
     for (source, parts) in sources {
         options::refused(&["--source", source], parts);

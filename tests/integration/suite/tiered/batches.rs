@@ -59,9 +59,9 @@ impl Batch for Batched {
 #[tokio::test]
 async fn the_fast_tier_answers_its_part_of_a_batch() {
     let durable = Batched { inner: MemoryStore::new(), requests: Arc::default() };
-    let store = TieredStore::new(durable.clone(), MemoryTier::new());
-    let all = store.capabilities();
-    let batch = all.batch.unwrap();
+    let fast = MemoryTier::new();
+    let store = TieredStore::new(durable.clone(), fast.clone());
+    let batch = store.capabilities().batch.unwrap();
     let keys = ["a", "b", "c"];
     let ask_all = |owner| keys.map(|key| ask(key, owner));
 
@@ -73,12 +73,18 @@ async fn the_fast_tier_answers_its_part_of_a_batch() {
     assert_eq!(batch.complete_all(&completions).await.into_iter().flatten().collect::<Vec<_>>(), [Settled::Done; 2]);
     assert_eq!((durable.requests.load(SeqCst), store.counts().remembered), (3, 2));
 
+    let claim_again = async || {
+        let claims = batch.claim_all(&ask_all(2)).await;
+        assert_consumed(claims[0].as_ref().unwrap(), b"a");
+        assert_consumed(claims[1].as_ref().unwrap(), b"b");
+        assert!(matches!(claims[2], Ok(Claim::InFlight(_))), "{claims:?}");
+        (durable.requests.load(SeqCst), store.counts().hits, store.counts().repaired)
+    };
     // The fast tier knows the first two, so the durable store gets the third one only.
-    let claims = batch.claim_all(&ask_all(2)).await;
-    assert_consumed(claims[0].as_ref().unwrap(), b"a");
-    assert_consumed(claims[1].as_ref().unwrap(), b"b");
-    assert!(matches!(claims[2], Ok(Claim::InFlight(_))), "{claims:?}");
-    assert_eq!((durable.requests.load(SeqCst), store.counts().hits), (4, 2));
+    assert_eq!(claim_again().await, (4, 2, 0));
+    fast.flush();
+    assert_eq!(claim_again().await, (7, 2, 2), "all from the durable store");
+    assert_eq!(claim_again().await, (8, 4, 2), "known again");
 }
 
 /// A caller that ignores the capabilities gets one answer for each request.

@@ -1,8 +1,6 @@
 //! The tier that answers a duplicate, and the cost.
-use std::time::Duration;
-
 use idempotent::store::Claim;
-use idempotent::{Fingerprint, Outcome, Store, TieredStore};
+use idempotent::{Fingerprint, Outcome, Store};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, World, assert_in_flight, ms, secs};
@@ -166,32 +164,4 @@ async fn the_first_result_is_what_the_fast_tier_learns(world: World) {
     store.complete(&held("k", 1), &done(b"second", 3_600)).await.unwrap();
     assert_consumed(&store.claim(&ask("k", 2)).await.unwrap(), b"first");
     assert_eq!(store.counts().hits, 1);
-}
-
-/// The durable store receives only the keys of a batch that the fast tier does not know, in one call, or no call at
-/// all.
-#[cfg(feature = "stores")]
-#[tokio::test]
-async fn a_batch_asks_the_durable_store_only_for_what_is_not_known() {
-    let durable = idempotent::SqliteStore::builder("sqlite::memory:").open().await.unwrap();
-    let fast = Weak::new(idempotent::store::MemoryTier::new(), Mood::Well);
-    let store = TieredStore::builder(durable, fast.clone()).patience(Duration::from_secs(600)).build();
-    let batch = store.capabilities().batch.unwrap();
-    let asks = |owner| ["a", "b", "c"].map(|key| ask(key, owner));
-    for claim in batch.claim_all(&asks(1)).await {
-        assert_acquired(&claim.unwrap());
-    }
-    batch.complete_all(&[(held("a", 1), done(b"a", 3_600)), (held("c", 1), done(b"c", 3_600))]).await;
-    assert_eq!(store.counts().remembered, 2);
-    fast.inner.flush();
-    for (hits, repaired) in [(0, 2), (2, 2)] {
-        let [a, b, c] = batch.claim_all(&asks(2)).await.try_into().unwrap();
-        assert_consumed(&a.unwrap(), b"a");
-        assert!(matches!(b.unwrap(), Claim::InFlight(_)));
-        assert_consumed(&c.unwrap(), b"c");
-        assert_eq!((store.counts().hits, store.counts().repaired), (hits, repaired));
-    }
-    let known = batch.claim_all(&[ask("c", 3), ask("a", 3)]).await;
-    assert!(known.iter().all(|claim| matches!(claim, Ok(Claim::Consumed(_)))));
-    assert_eq!(store.counts().hits, 4);
 }
