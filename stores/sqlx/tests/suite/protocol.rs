@@ -20,7 +20,6 @@ async fn equal_the_protocol(seeds: u64) {
     let (place, clock) = (Place::new(), stopped_clock());
     let store = place.builder().clock(clock.clone()).synchronous(Synchronous::Normal).open().await.unwrap();
     let decisions = sequences(&store, &clock, 0..seeds).await;
-    println!("KINDS {} of {seeds}", decisions.len());
     assert!(decisions.len() >= 38, "{decisions:#?}");
 }
 

@@ -22,7 +22,6 @@ async fn equal_the_protocol(seeds: u64) {
         let clock = stopped_clock();
         let store = builder.clock(clock.clone()).connect().await.unwrap();
         let decisions = sequences(&store, &clock, 0..seeds).await;
-        println!("KINDS {} of {seeds}", decisions.len());
         assert!(decisions.len() >= 38, "{decisions:#?}");
     }
 }
