@@ -8,7 +8,7 @@ use crate::floors::BareMap;
 use crate::keys;
 use crate::report::{Goal, Report, drive};
 
-pub async fn run(executor: &Executor, number: u64) {
+pub async fn run(executor: Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
@@ -21,10 +21,7 @@ pub async fn all(report: &Report) {
     let bare = Arc::new(BareMap::new());
     let ours = {
         let executor = executor.clone();
-        move |number| {
-            let executor = executor.clone();
-            async move { run(&executor, number).await }
-        }
+        move |number| run(executor.clone(), number)
     };
     let fresh = {
         let bare = bare.clone();

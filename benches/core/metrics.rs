@@ -23,10 +23,7 @@ pub async fn all(report: &Report) {
     let without = Executor::new(MemoryStore::new());
     let operation = |executor: &Executor| {
         let executor = executor.clone();
-        Arc::new(move |number| {
-            let executor = executor.clone();
-            async move { run(&executor, number).await }
-        })
+        Arc::new(move |number| run(executor.clone(), number))
     };
     let folder = tempfile::tempdir().unwrap();
     let durable = SqliteStore::open(folder.path().join("runs.db").to_str().unwrap()).await.unwrap();

@@ -227,6 +227,7 @@ impl Rounds {
 }
 
 /// Returns the order of the modes in a round: each is first sometimes, and runs before and after each other mode.
+#[allow(dead_code, reason = "not every bench has a use for it")]
 pub fn turns(round: usize, modes: usize) -> impl Iterator<Item = usize> {
     (0..modes).map(move |turn| {
         let at = (turn + round) % modes;

@@ -56,7 +56,7 @@ async fn span(Rounds { rounds, operations, .. }: Rounds) -> Pair {
         let value = nanos(start.elapsed(), operations);
         let start = Instant::now();
         for number in round * operations..(round + 1) * operations {
-            run(&executor, number).await;
+            run(executor.clone(), number).await;
         }
         let floor = nanos(start.elapsed(), operations);
         pairs.push((value, floor));

@@ -31,10 +31,7 @@ pub async fn all(report: &Report) {
         let bare = Arc::new(Bare::open(folder.path(), by_hand).await);
         let ours = {
             let executor = executor.clone();
-            move |number| {
-                let executor = executor.clone();
-                async move { run(&executor, number).await }
-            }
+            move |number| run(executor.clone(), number)
         };
         let write = {
             let bare = bare.clone();

@@ -29,7 +29,7 @@ async fn while_growing(keys: u64) -> Duration {
     let mut longest = Duration::ZERO;
     for number in 0..keys {
         let start = Instant::now();
-        run(&executor, number).await;
+        run(executor.clone(), number).await;
         longest = longest.max(start.elapsed());
     }
     longest

@@ -36,10 +36,7 @@ async fn of(report: &Report, name: &'static str, executor: &Executor, operations
             let (executor, callers) = (executor.clone(), *callers);
             at_size(move |round| {
                 let executor = executor.clone();
-                let operation = move |number| {
-                    let executor = executor.clone();
-                    async move { runs::fail(&executor, number).await }
-                };
+                let operation = move |number| runs::fail(executor.clone(), number);
                 async move { drive(callers, round * operations, operations, &Arc::new(operation)).await }
             })
         })

@@ -74,7 +74,7 @@ pub async fn consume_first(store: &(impl Store + Clone), keys: u64) {
 }
 
 async fn consume(executor: Executor, number: u64) {
-    runs::run(&executor, number).await;
+    runs::run(executor.clone(), number).await;
 }
 
 /// Returns a number that is far from the ones of the neighbouring operations.
@@ -104,9 +104,9 @@ pub async fn claims(report: &Report, name: &'static str, stores: &[(u64, Arc<dyn
                         let executor = executor.clone();
                         async move {
                             if case == DUPLICATE {
-                                runs::run(&executor, spread(number) % known).await;
+                                runs::run(executor, spread(number) % known).await;
                             } else {
-                                runs::fail(&executor, absent(number)).await;
+                                runs::fail(executor, absent(number)).await;
                             }
                         }
                     };

@@ -8,13 +8,13 @@ pub fn identity(number: u64) -> Identity {
 }
 
 /// Runs a handler that succeeds. The key is consumed afterwards.
-pub async fn run(executor: &Executor, number: u64) {
+pub async fn run(executor: Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(identity(number)), handler).await.unwrap();
 }
 
 /// Runs a handler that fails. The key is absent before and afterwards, so the size of the store does not change.
-pub async fn fail(executor: &Executor, number: u64) {
+pub async fn fail(executor: Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
     executor.run(Call::new(identity(number)), handler).await.unwrap_err();
 }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::report::{Goal, Pair, Report, median, nanos};
+use crate::report::{Goal, Pair, Report, median, nanos, turns};
 
 /// The largest ratio of a flat cost.
 pub const FLAT: Goal = Goal::AtMost(1.2);
@@ -30,10 +30,7 @@ pub async fn compare(report: &Report, rounds: u64, operations: u64, sizes: &[AtS
     let rounds = if report.is_tried() { 1 } else { rounds };
     let mut times = vec![Vec::new(); sizes.len()];
     for round in 0..rounds {
-        for turn in 0..sizes.len() {
-            // Each size is first sometimes, and is measured before and after each other size.
-            let at = (turn + usize::try_from(round).unwrap()) % sizes.len();
-            let at = if (round / sizes.len() as u64).is_multiple_of(2) { at } else { sizes.len() - 1 - at };
+        for at in turns(usize::try_from(round).unwrap(), sizes.len()) {
             times[at].push(nanos(sizes[at](round).await, operations));
         }
     }

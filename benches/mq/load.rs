@@ -1,3 +1,10 @@
+//! The cost of messages over RabbitMQ: `cargo xtask bench mq`.
+//!
+//! One queue, filled before it is consumed, in several ways: by a bare client that acknowledges, and by the consumer
+//! runtime without keys, and with keys in memory and in Redis. Each figure is compared with that of the bare client in
+//! the same round, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios
+//! within a round. Deferrals are measured once, and need no comparison in a round.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 #[allow(dead_code, reason = "other benches use more of this module")]
 mod broker;
 mod deferrals;

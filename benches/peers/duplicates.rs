@@ -20,20 +20,17 @@ pub async fn all(report: &Report, server: &RedisServer, peers: &[Peer]) {
     let executor = ours::executor(server, None).await;
     let connection = bare::connect(server).await;
     for number in 0..keys {
-        ours::run(&executor, number).await;
-        assert!(by_hand::run(&mut connection.clone(), number).await);
+        ours::run(executor.clone(), number).await;
+        assert!(by_hand::run(connection.clone(), number).await);
     }
     peers.iter().for_each(|peer| peer.fill(keys));
     let ours = tasks({
         let executor = executor.clone();
-        move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number % keys).await }
-        }
+        move |number| ours::run(executor.clone(), number % keys)
     });
     let by_hand = tasks(move |number| {
-        let mut connection = connection.clone();
-        async move { assert!(!by_hand::run(&mut connection, number % keys).await) }
+        let ran = by_hand::run(connection.clone(), number % keys);
+        async move { assert!(!ran.await) }
     });
     let modes: Vec<Mode> = [ours, by_hand].into_iter().chain(peers.iter().map(|peer| peer.duplicates(keys))).collect();
     for tasks in CONCURRENCIES {

@@ -3,7 +3,7 @@ use idempotent_harness::servers::RedisServer;
 
 use crate::peer::Peer;
 use crate::report::{Goal, Pair, Report};
-use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::slices::{Mode, Rounds, Taken, emptied, tasks};
 use crate::{CONCURRENCIES, bare, by_hand, ours};
 
 /// The goals of ours compared with each of the peers.
@@ -23,14 +23,11 @@ pub async fn all(report: &Report, server: &RedisServer, peers: &[Peer; 3]) {
     let connection = bare::connect(server).await;
     let ours = tasks({
         let executor = executor.clone();
-        move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number).await }
-        }
+        move |number| ours::run(executor.clone(), number)
     });
     let by_hand = tasks(move |number| {
-        let mut connection = connection.clone();
-        async move { assert!(by_hand::run(&mut connection, number).await) }
+        let ran = by_hand::run(connection.clone(), number);
+        async move { assert!(ran.await) }
     });
     let modes: Vec<Mode> = [ours, by_hand].into_iter().chain(peers.iter().map(Peer::fresh)).collect();
     let mut ran = 0;
@@ -38,13 +35,7 @@ pub async fn all(report: &Report, server: &RedisServer, peers: &[Peer; 3]) {
         if !report.wants("redis", &format!("fresh, {tasks} at once")) {
             continue;
         }
-        // Without this command, the server's tables would grow during the whole run.
-        let empty = |round: u64| {
-            if round.is_multiple_of(4) {
-                server.command(&["FLUSHALL", "SYNC"]);
-            }
-        };
-        let rounds = Rounds::take(report, server, tasks, &modes, empty).await;
+        let rounds = Rounds::take(report, server, tasks, &modes, emptied(server)).await;
         ran += rounds.done(OURS);
         let line = |peer: &str, pair: Pair, goal| {
             report.pair(("redis", &format!("fresh, to {peer}"), Some(tasks)), "runs/s", pair, goal);

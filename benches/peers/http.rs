@@ -14,7 +14,7 @@ use tower::ServiceExt;
 use crate::peer::Peer;
 use crate::report::{Goal, Report};
 use crate::request::{USERS, request};
-use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::slices::{Mode, Rounds, Taken, emptied, tasks};
 use crate::{KEYS, ours};
 
 const TASKS: usize = 64;
@@ -73,12 +73,7 @@ pub async fn all(report: &Report, server: &RedisServer, peer: &Peer) {
         report.pair(at, "requests/s", rounds.pair(OURS, PEER, Taken::rate), Goal::None);
     };
     if report.wants("redis", "HTTP fresh") {
-        let empty = |round: u64| {
-            if round.is_multiple_of(4) {
-                server.command(&["FLUSHALL", "SYNC"]);
-            }
-        };
-        let rounds = Rounds::take(report, server, TASKS, &[ours.mode(None), peer.fresh()], empty).await;
+        let rounds = Rounds::take(report, server, TASKS, &[ours.mode(None), peer.fresh()], emptied(server)).await;
         assert_eq!(ours.runs.swap(0, Ordering::Relaxed), rounds.done(OURS));
         line("fresh", &rounds);
     }

@@ -24,28 +24,28 @@ pub async fn connect(server: &RedisServer) -> MultiplexedConnection {
 }
 
 /// Marks a message with the minimum for duplicates: no fence, no guard, no attempts.
-pub async fn mark(connection: &mut MultiplexedConnection, number: u64) {
+pub async fn mark(mut connection: MultiplexedConnection, number: u64) {
     let (key, owner) = (key(b'b', number), (u128::from(number) << 64).to_be_bytes());
     let claim = cmd("SET").arg(&key).arg(&owner).arg("NX").arg("GET").arg("PX").arg(LEASE).to_owned();
-    assert_eq!(claim.query_async::<Value>(connection).await.unwrap(), Value::Nil);
+    assert_eq!(claim.query_async::<Value>(&mut connection).await.unwrap(), Value::Nil);
     let complete = cmd("SET").arg(&key).arg("2").arg("PX").arg(RETENTION).to_owned();
-    assert_eq!(complete.query_async::<Value>(connection).await.unwrap(), Value::Okay);
+    assert_eq!(complete.query_async::<Value>(&mut connection).await.unwrap(), Value::Okay);
 }
 
 /// Runs the four commands of a common implementation.
-pub async fn naive(connection: &mut MultiplexedConnection, number: u64) {
+pub async fn naive(mut connection: MultiplexedConnection, number: u64) {
     let key = key(b'n', number);
-    let seen = cmd("GET").arg(&key).query_async::<Value>(connection).await;
+    let seen = cmd("GET").arg(&key).query_async::<Value>(&mut connection).await;
     assert_eq!(seen.unwrap(), Value::Nil);
-    let won = cmd("SETNX").arg(&key).arg("consuming").query_async::<Value>(connection).await;
+    let won = cmd("SETNX").arg(&key).arg("consuming").query_async::<Value>(&mut connection).await;
     assert_eq!(won.unwrap(), Value::Int(1));
-    let limited = cmd("EXPIRE").arg(&key).arg(LEASE / 1_000).query_async::<Value>(connection).await;
+    let limited = cmd("EXPIRE").arg(&key).arg(LEASE / 1_000).query_async::<Value>(&mut connection).await;
     assert_eq!(limited.unwrap(), Value::Int(1));
     let complete = cmd("SET").arg(&key).arg("consumed").arg("EX").arg(RETENTION / 1_000).to_owned();
-    assert_eq!(complete.query_async::<Value>(connection).await.unwrap(), Value::Okay);
+    assert_eq!(complete.query_async::<Value>(&mut connection).await.unwrap(), Value::Okay);
 }
 
-pub async fn get(connection: &mut MultiplexedConnection, number: u64) {
-    let seen = cmd("GET").arg(&key(b'b', number)).query_async::<Value>(connection).await;
+pub async fn get(mut connection: MultiplexedConnection, number: u64) {
+    let seen = cmd("GET").arg(&key(b'b', number)).query_async::<Value>(&mut connection).await;
     assert_eq!(seen.unwrap(), Value::BulkString(b"2".to_vec()));
 }

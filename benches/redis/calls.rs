@@ -39,13 +39,10 @@ pub async fn all(report: &Report, server: &RedisServer) {
         let knowing = ours::executor(server, Some(CacheOptions::default())).await;
         let each = |executor: &idempotent::Executor| {
             let executor = executor.clone();
-            Arc::new(move |number| {
-                let executor = executor.clone();
-                async move { ours::run(&executor, number).await }
-            })
+            Arc::new(move |number| ours::run(executor.clone(), number))
         };
         // The server does not know a script before its first call.
-        ours::run(&executor, messages).await;
+        ours::run(executor.clone(), messages).await;
         forget(server);
         drive(tasks as u64, 0, messages, &each(&executor)).await;
         // Valkey completes a first grant by a SET of its own. The other SETs belong to scripts, one to each claim.

@@ -4,7 +4,7 @@ use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_redis::RedisStore;
 
 use crate::report::{Goal, Report};
-use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::slices::{Mode, Rounds, Taken, emptied, tasks};
 use crate::{ours, server_name};
 
 const CASE: &str = "fresh on a cluster of one node, to a single server";
@@ -22,12 +22,10 @@ pub async fn all(report: &Report, server: &RedisServer) {
     let modes = [mode(clustered.clone()), mode(ours::executor(server, None).await)];
     let mut ran = 0;
     for tasks in CONCURRENCIES {
-        let empty = |round: u64| {
-            if round.is_multiple_of(4) {
-                for node in [server, cluster.node(0)] {
-                    node.command(&["FLUSHALL", "SYNC"]);
-                }
-            }
+        let (server_emptied, node_emptied) = (emptied(server), emptied(cluster.node(0)));
+        let empty = |round| {
+            server_emptied(round);
+            node_emptied(round);
         };
         let rounds = Rounds::take(report, server, tasks, &modes, empty).await;
         ran += rounds.done(CLUSTER);
@@ -38,8 +36,5 @@ pub async fn all(report: &Report, server: &RedisServer) {
 }
 
 fn mode(executor: Executor) -> Mode {
-    tasks(move |number| {
-        let executor = executor.clone();
-        async move { ours::run(&executor, number).await }
-    })
+    tasks(move |number| ours::run(executor.clone(), number))
 }

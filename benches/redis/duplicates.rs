@@ -24,20 +24,14 @@ pub async fn all(report: &Report, server: &RedisServer) {
     let cached = ours::executor(server, Some(CacheOptions::default())).await;
     let connection = bare::connect(server).await;
     for number in 0..keys {
-        ours::run(&cold, number).await;
-        bare::mark(&mut connection.clone(), number).await;
+        ours::run(cold.clone(), number).await;
+        bare::mark(connection.clone(), number).await;
     }
     let ours = |executor: &idempotent::Executor| {
         let executor = executor.clone();
-        tasks(move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number % keys).await }
-        })
+        tasks(move |number| ours::run(executor.clone(), number % keys))
     };
-    let get = tasks(move |number| {
-        let mut connection = connection.clone();
-        async move { bare::get(&mut connection, number % keys).await }
-    });
+    let get = tasks(move |number| bare::get(connection.clone(), number % keys));
     let modes: [Mode; 3] = [ours(&cold), ours(&cached), get];
     for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
         if !report.wants(server_name(), &format!("duplicate, {tasks} at once")) {
@@ -45,7 +39,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         }
         // Cached answers expire, so the keys are read again.
         for number in 0..keys {
-            ours::run(&cached, number).await;
+            ours::run(cached.clone(), number).await;
         }
         let rounds = Rounds::take(report, server, tasks, &modes, |_| ()).await;
         let line = |case: &str, mode, goal| {

@@ -2,7 +2,7 @@
 use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Goal, Pair, Report};
-use crate::slices::{Mode, Rounds, Taken, tasks};
+use crate::slices::{Mode, Rounds, Taken, emptied, tasks};
 use crate::{CONCURRENCIES, bare, goal, ours, raw, server_name};
 
 /// Without and with `SET … IFEQ`. A script with three commands costs the server 1.9 times two commands.
@@ -19,22 +19,13 @@ pub async fn all(report: &Report, server: &RedisServer) {
     let modes: [Mode; 4] = [
         tasks({
             let executor = executor.clone();
-            move |number| {
-                let executor = executor.clone();
-                async move { ours::run(&executor, number).await }
-            }
+            move |number| ours::run(executor.clone(), number)
         }),
         tasks({
             let connection = connection.clone();
-            move |number| {
-                let mut connection = connection.clone();
-                async move { bare::mark(&mut connection, number).await }
-            }
+            move |number| bare::mark(connection.clone(), number)
         }),
-        tasks(move |number| {
-            let mut connection = connection.clone();
-            async move { bare::naive(&mut connection, number).await }
-        }),
+        tasks(move |number| bare::naive(connection.clone(), number)),
         raw::mode(server),
     ];
     let mut ran = 0;
@@ -42,13 +33,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         if !report.wants(server_name(), &format!("fresh, {tasks} at once")) {
             continue;
         }
-        // Without this command, the server's tables would grow during the whole run.
-        let empty = |round: u64| {
-            if round.is_multiple_of(4) {
-                server.command(&["FLUSHALL", "SYNC"]);
-            }
-        };
-        let rounds = Rounds::take(report, server, tasks, &modes, empty).await;
+        let rounds = Rounds::take(report, server, tasks, &modes, emptied(server)).await;
         ran += rounds.done(OURS);
         let rate = |floor: usize| rounds.pair(OURS, floor, Taken::rate);
         let line =

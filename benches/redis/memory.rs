@@ -26,9 +26,9 @@ pub async fn all(report: &Report, server: &RedisServer) {
             let executor = executor.clone();
             async move {
                 if case == plain {
-                    ours::run(&executor, number).await;
+                    ours::run(executor, number).await;
                 } else {
-                    ours::run_with_fingerprint(&executor, number).await;
+                    ours::run_with_fingerprint(executor, number).await;
                 }
             }
         };

@@ -15,12 +15,12 @@ pub async fn store(server: &RedisServer, cache: Option<CacheOptions>) -> RedisSt
     RedisStore::builder(server.url()).cache(cache).connect().await.unwrap()
 }
 
-pub async fn run(executor: &Executor, number: u64) {
+pub async fn run(executor: Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 
-pub async fn run_with_fingerprint(executor: &Executor, number: u64) {
+pub async fn run_with_fingerprint(executor: Executor, number: u64) {
     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     let call = Call::new(keys::identity(number)).fingerprint(Ok(Fingerprint::of_bytes(keys::text(number))));
     executor.run(call, handler).await.unwrap();

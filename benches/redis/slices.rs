@@ -67,6 +67,15 @@ where
     })
 }
 
+/// Returns the work between rounds: every fourth time, it empties the server, whose tables would grow during the whole run.
+pub fn emptied(server: &RedisServer) -> impl Fn(u64) {
+    move |round| {
+        if round.is_multiple_of(4) {
+            server.command(&["FLUSHALL", "SYNC"]);
+        }
+    }
+}
+
 /// The result of a slice.
 #[derive(Clone, Copy)]
 pub struct Taken {

@@ -48,10 +48,7 @@ pub async fn all(report: &Report) {
     report.value((REDIS, EMPTY, None), "B", used(&server).await, Goal::None);
     for (form, case) in FORMS {
         let (executor, store) = (executor.clone(), store.clone());
-        let write = Arc::new(move |number| {
-            let (executor, store) = (executor.clone(), store.clone());
-            async move { write(form, &executor, &store, number).await }
-        });
+        let write = Arc::new(move |number| write(form, executor.clone(), store.clone(), number));
         // The scripts and the buffers of the connection exist before the measurement.
         drive(TASKS, records, records / 10, &write).await;
         server.command(&["FLUSHALL", "SYNC"]);
@@ -62,7 +59,7 @@ pub async fn all(report: &Report) {
     }
 }
 
-async fn write(form: Form, executor: &Executor, store: &RedisStore, number: u64) {
+async fn write(form: Form, executor: Executor, store: RedisStore, number: u64) {
     match form {
         Form::Consumed => ours::run(executor, number).await,
         Form::Fingerprint => {

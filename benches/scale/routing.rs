@@ -50,14 +50,11 @@ async fn share(routing: Routing, messages: u64) -> f64 {
     let deliver = |copy: u64| {
         let executors = executors.clone();
         Arc::new(move |number| {
-            let executors = executors.clone();
-            async move {
-                let hash = match routing {
-                    Routing::Sticky => mixed(number),
-                    Routing::Random => mixed(number ^ ((1 + copy) << 40)),
-                };
-                ours::run(&executors[(hash % CONSUMERS) as usize], number).await;
-            }
+            let hash = match routing {
+                Routing::Sticky => mixed(number),
+                Routing::Random => mixed(number ^ ((1 + copy) << 40)),
+            };
+            ours::run(executors[(hash % CONSUMERS) as usize].clone(), number)
         })
     };
     let (new, again) = (deliver(0), deliver(1));

@@ -89,19 +89,15 @@ impl Bench<'_> {
     /// Runs new messages one by one.
     async fn singles(&self, from: u64, messages: u64) {
         let executor = self.executor.clone();
-        let run = Arc::new(move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number).await }
-        });
-        drive(TASKS, from, messages, &run).await;
+        drive(TASKS, from, messages, &Arc::new(move |number| ours::run(executor.clone(), number))).await;
     }
 
     /// Runs new messages in batches.
     async fn batches(&self, from: u64, messages: u64) {
         let executor = self.executor.clone();
         let run = Arc::new(move |number: u64| {
-            let (executor, first) = (executor.clone(), from + number * BATCH);
-            async move { ours::run_batch(&executor, first..(first + BATCH).min(from + messages)).await }
+            let first = from + number * BATCH;
+            ours::run_batch(executor.clone(), first..(first + BATCH).min(from + messages))
         });
         drive(TASKS, 0, messages.div_ceil(BATCH), &run).await;
     }

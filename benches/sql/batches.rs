@@ -23,16 +23,15 @@ pub async fn all(report: &Report, side: &Side) {
     let executor = Executor::new(side.store.clone());
     let alone = executor.clone();
     let batch = move |number: u64| {
-        let executor = executor.clone();
         let first = FROM[0] + number * BATCH;
-        async move { ours::run_batch(&executor, first..first + BATCH).await }
+        ours::run_batch(executor.clone(), first..first + BATCH)
     };
     let singles = move |number: u64| {
         let executor = alone.clone();
         async move {
             let first = FROM[1] + number * BATCH;
             for number in first..first + BATCH {
-                ours::run(&executor, number).await;
+                ours::run(executor.clone(), number).await;
             }
         }
     };

@@ -44,10 +44,7 @@ pub async fn fresh_and_duplicates(report: &Report, side: &Side) {
     let executor = Executor::new(side.store.clone());
     let ours = {
         let executor = executor.clone();
-        move |number| {
-            let executor = executor.clone();
-            async move { ours::run(&executor, number).await }
-        }
+        move |number| ours::run(executor.clone(), number)
     };
     let (cycle, look) = (side.by_hand.clone(), side.by_hand.clone());
     let cycle = move |number| {
@@ -91,7 +88,7 @@ pub async fn cached(report: &Report, side: &Side) {
     let (from, messages) = (1 << 40, if report.is_tried() { 16 } else { 256 });
     for round in 0..2 {
         for number in from..from + messages {
-            ours::run(&executor, number).await;
+            ours::run(executor.clone(), number).await;
         }
         assert_eq!(executor.counts().of("ran"), messages, "round {round}");
     }

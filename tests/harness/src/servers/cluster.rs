@@ -93,16 +93,6 @@ impl RedisCluster {
         or_panic(self.owner_by(self.any(), slot).ok_or_else(|| format!("no node serves slot {slot}")))
     }
 
-    /// Moves a slot with its keys. All nodes know the new owner when this method returns.
-    ///
-    /// # Panics
-    /// If a node refuses.
-    pub fn migrate_slot(&self, slot: u16, from: usize, to: usize) {
-        self.begin_migration(slot, from, to);
-        while self.move_keys(slot, from, to, 100) > 0 {}
-        self.end_migration(slot, from, to);
-    }
-
     /// Begins to move a slot: from now on, `from` answers `ASK` for missing keys of the slot, and `TRYAGAIN` to
     /// commands with several keys of which some are missing.
     ///
