@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-pub struct Rabbit {
+pub(crate) struct Rabbit {
     queue: Queue,
     url: String,
 }
