@@ -1,75 +1,57 @@
 //! The checks of the judge, and the figures of a play.
 use std::fmt;
 
-/// A condition that a play must fulfil.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-#[non_exhaustive]
-pub enum Check {
+macro_rules! checks {
+    ($($(#[doc = $doc:literal])+ $check:ident = $text:literal,)+) => {
+        /// A condition that a play must fulfil.
+        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+        #[non_exhaustive]
+        pub enum Check {
+            $($(#[doc = $doc])+ $check,)+
+        }
+
+        impl Check {
+            /// All checks.
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$check),+];
+        }
+
+        impl fmt::Display for Check {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$check => $text,)+
+                })
+            }
+        }
+    };
+}
+
+checks! {
     /// An acknowledged key has run to its end at least once.
-    Acknowledged,
+    Acknowledged = "acknowledged without a run",
     /// A key does not run twice at once, or twice within its retention, unless the scenario allows it.
-    Once,
+    Once = "a second run",
     /// Each message is acknowledged in the end.
-    Settled,
+    Settled = "not acknowledged",
     /// A marker is visible until the end of its retention.
-    Visible,
+    Visible = "invisible marker",
     /// A slot has at most 7 live segments.
-    Segments,
+    Segments = "too many segments",
     /// A bucket has at most 512 members.
-    Bucket,
+    Bucket = "bucket too large",
     /// A marker takes at most 9.5 modelled bytes, above 100,000,000 keys within the retention.
-    Bytes,
+    Bytes = "too many bytes",
     /// Runs that repeat are no more than the lost writes whose keys were delivered later.
-    Losses,
+    Losses = "more repeated runs than losses",
     /// The loss of a slot is reported before the first wrong grant in the slot, and at all.
-    Reported,
+    Reported = "unreported loss",
     /// At most 0.1 % of the deliveries are postponed.
-    Postponed,
+    Postponed = "too many postponed deliveries",
     /// A hot key adds at most ten requests per process and second to its master.
-    HotMaster,
+    HotMaster = "load of the hot master",
     /// A process does not claim a key that it is claiming or running.
-    SingleFlight,
+    SingleFlight = "claim of a held key",
     /// A worker starts only at the epoch of its layout.
-    Started,
-}
-
-impl Check {
-    /// All checks.
-    pub const ALL: [Self; 13] = [
-        Self::Acknowledged,
-        Self::Once,
-        Self::Settled,
-        Self::Visible,
-        Self::Segments,
-        Self::Bucket,
-        Self::Bytes,
-        Self::Losses,
-        Self::Reported,
-        Self::Postponed,
-        Self::HotMaster,
-        Self::SingleFlight,
-        Self::Started,
-    ];
-}
-
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Acknowledged => "acknowledged without a run",
-            Self::Once => "a second run",
-            Self::Settled => "not acknowledged",
-            Self::Visible => "invisible marker",
-            Self::Segments => "too many segments",
-            Self::Bucket => "bucket too large",
-            Self::Bytes => "too many bytes",
-            Self::Losses => "more repeated runs than losses",
-            Self::Reported => "unreported loss",
-            Self::Postponed => "too many postponed deliveries",
-            Self::HotMaster => "load of the hot master",
-            Self::SingleFlight => "claim of a held key",
-            Self::Started => "start at another epoch",
-        })
-    }
+    Started = "start at another epoch",
 }
 
 /// A violation of a check.

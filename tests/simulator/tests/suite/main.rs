@@ -1,7 +1,6 @@
 //! Tests of the simulator, and of the laws of the test kit: each law detects a store that breaks it.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, unreachable_pub)]
 mod cas_mutants;
-mod cases;
 mod mutants;
 mod scale;
 mod sim;

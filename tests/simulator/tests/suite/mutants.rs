@@ -1,5 +1,4 @@
 //! Tests of the laws of stores with mutants: each bug breaks the laws about it.
-mod expected;
 mod matrix;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

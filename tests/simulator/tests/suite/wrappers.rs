@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Cas, CasBackend, ClaimRequest, Fingerprint, Key, MemoryStore, OnExpiry, OwnerToken, Record, Store, StoreError,
-    Version, VersionedRecord,
+    Cas, CasBackend, ClaimRequest, Fingerprint, Key, OnExpiry, OwnerToken, Record, Store, StoreError, Version,
+    VersionedRecord,
 };
 use idempotent_simulator::mutants::Mutant;
 use idempotent_testkit::conformance::laws;
@@ -54,24 +54,9 @@ fn arc_and_box_keep_the_laws() {
 }
 
 #[test]
-fn a_fault_store_forwards_all_but_batch() {
-    let clock = VirtualClock::new();
-    assert_eq!(capabilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "search", "purge", "admin", "journal"]);
-}
-
-#[test]
-fn a_fault_store_offers_nothing_that_the_store_underneath_does_not_have() {
-    let clock = VirtualClock::new();
-    assert_eq!(
-        capabilities(&FaultStore::new(MemoryStore::new(), &clock)),
-        ["watch", "search", "purge", "admin", "journal"]
-    );
-    assert_eq!(capabilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
-}
-
-#[test]
-fn a_store_made_of_a_backend_has_none() {
+fn a_store_made_of_a_backend_has_none_behind_faults_too() {
     assert_eq!(capabilities(&Cas(Nothing)), Vec::<&str>::new());
+    assert_eq!(capabilities(&FaultStore::new(Cas(Nothing), &VirtualClock::new())), Vec::<&str>::new());
 }
 
 /// An empty backend that rejects every swap.

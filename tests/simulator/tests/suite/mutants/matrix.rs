@@ -10,8 +10,6 @@ use std::thread;
 use idempotent_simulator::mutants::{Bug, Mutant};
 use idempotent_testkit::conformance::{Law, laws};
 
-use crate::mutants::expected::laws_about;
-
 /// The rounds of a law about races. Every second round switches tasks wherever a store waits.
 const ROUNDS: u32 = 4;
 
@@ -80,10 +78,10 @@ const NAMED: [Bug; 8] = [
 #[test]
 fn each_mutant_breaks_the_laws_about_it() {
     assert!(Bug::ALL.len() >= 15);
-    assert!(NAMED.iter().all(|bug| Bug::ALL.contains(bug) && !laws_about(*bug).is_empty()));
+    assert!(NAMED.iter().all(|bug| Bug::ALL.contains(bug) && !bug.laws().is_empty()));
     let missed: Vec<_> = Bug::ALL
         .iter()
-        .flat_map(|bug| laws_about(*bug).iter().map(move |name| (*bug, *name)))
+        .flat_map(|bug| bug.laws().iter().map(move |name| (*bug, *name)))
         .filter(|(bug, name)| broken(law(name), Some(*bug)).is_none())
         .collect();
     assert!(missed.is_empty(), "not caught by the law: {missed:?}");
@@ -101,7 +99,7 @@ mod extras {
         for bug in Bug::ALL {
             let broken_by = &matrix[&format!("{bug:?}")];
             println!("{bug:?} breaks {} laws", broken_by.len());
-            for name in laws_about(*bug) {
+            for name in bug.laws() {
                 if !broken_by.contains(law(name).name()) {
                     missed.push(format!("{bug:?} is not caught by {name}, but by {broken_by:?}"));
                 }
