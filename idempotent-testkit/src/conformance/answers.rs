@@ -1,5 +1,11 @@
 //! Assertions of laws. The message shows the answer of the store, the answer of the protocol, and the reason.
 
+/// The reasons that several laws give.
+pub(crate) const HELD: &str = "who holds the key may settle it";
+pub(crate) const NOT_HELD: &str = "a caller that does not hold the key gets the current state, and changes nothing";
+pub(crate) const IN_FLIGHT: &str = "another one holds the key, and its lease is not over";
+pub(crate) const FIRST_RESULT: &str = "the key is consumed, and answers with its first result";
+
 /// Asserts like `assert_eq!` that the store gave this answer. The sentence is the reason.
 macro_rules! answers {
     ($got:expr, $want:expr, $($why:tt)+) => {

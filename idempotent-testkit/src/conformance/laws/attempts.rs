@@ -2,7 +2,7 @@
 use idempotent_core::{Claim, ClaimRequest, Dead, FencingToken, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::Subject;
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{HELD, IN_FLIGHT, NOT_HELD, answers, answers_like};
 use crate::conformance::subject::{acquired, put_down};
 
 fn limited(s: &Subject, owner: u128, max_attempts: u32) -> ClaimRequest {
@@ -24,10 +24,10 @@ pub async fn attempts_are_counted_over_vacancy_and_takeover(s: &Subject) {
 
 pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "{HELD}");
     for owner in 2..6 {
         answers!(acquired(s.claim(&limited(s, owner, 1)).await).attempt, 1, "attempts are counted at the claim");
-        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
+        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "{HELD}");
     }
     answers!(acquired(s.claim_by(6).await).attempt, 1, "attempts are counted at the claim");
     s.release(6, ReleaseKind::Vacate).await;
@@ -38,11 +38,11 @@ pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
 
 pub async fn a_refund_of_the_first_attempt_leaves_no_record(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "{HELD}");
     answers!(s.peek().await, None, "nothing is there");
     acquired(s.claim_by(2).await);
     let delayed = Release { delay: s.lease(), ..put_down(ReleaseKind::Refund) };
-    answers!(s.release_as(2, &delayed).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release_as(2, &delayed).await, Settled::Done, "{HELD}");
     answers!(
         s.peek().await.map(|record| (record.state.kind(), record.attempt)),
         Some((StateKind::Vacant, 0)),
@@ -61,7 +61,7 @@ pub async fn a_refunded_takeover_is_visible_to_the_next_run(s: &Subject) {
             (2, Some(first.fencing)),
             "a takeover names the previous owner, and a first run does not"
         );
-        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
+        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "{HELD}");
     }
 }
 
@@ -94,21 +94,13 @@ pub async fn an_expired_lease_without_attempts_left_is_dead(s: &Subject) {
     s.pass(s.lease()).await;
     let dead = buried(s.claim(&limited(s, 3, 2)).await, 2, last.fencing);
     assert!(!dead.error.is_empty(), "the answer shows that the lease of the last run expired");
-    answers!(
-        s.complete(2, b"v").await,
-        Settled::Lost { now: StateKind::Dead },
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
+    answers!(s.complete(2, b"v").await, Settled::Lost { now: StateKind::Dead }, "{NOT_HELD}");
 }
 
 pub async fn a_live_lease_on_its_last_attempt_is_in_flight(s: &Subject) {
     acquired(s.claim(&limited(s, 1, 1)).await);
-    answers_like!(
-        s.claim(&limited(s, 2, 1)).await,
-        Claim::InFlight(_),
-        "another one holds the key, and its lease is not over"
-    );
-    answers!(s.complete(1, b"v").await, Settled::Done, "who holds the key may settle it");
+    answers_like!(s.claim(&limited(s, 2, 1)).await, Claim::InFlight(_), "{IN_FLIGHT}");
+    answers!(s.complete(1, b"v").await, Settled::Done, "{HELD}");
 }
 
 pub async fn without_a_limit_no_key_becomes_dead(s: &Subject) {
@@ -120,7 +112,7 @@ pub async fn without_a_limit_no_key_becomes_dead(s: &Subject) {
 
 pub async fn a_dead_lettered_run_is_not_granted_again(s: &Subject) {
     let grant = acquired(s.claim(&limited(s, 1, 9)).await);
-    answers!(s.release(1, ReleaseKind::MarkDead).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::MarkDead).await, Settled::Done, "{HELD}");
     s.pass(s.lease() * 2).await;
     let dead = buried(s.claim(&limited(s, 2, 9)).await, 1, grant.fencing);
     answers!(&*dead.error, "no stock", "the last run's error is kept");

@@ -8,7 +8,7 @@ use idempotent_core::{
 };
 
 use crate::conformance::Subject;
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{HELD, IN_FLIGHT, answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, must, put_down};
 
 pub async fn an_absent_key_is_acquired(s: &Subject) {
@@ -99,7 +99,7 @@ pub async fn a_lease_may_be_taken_over_from_its_end(s: &Subject) {
         answers!(s.claim_by(2).await, Claim::InFlight(InFlight::Leased { rest: MS }), "the lease has a ms left");
         s.pass(MS).await;
     } else {
-        answers_like!(s.claim_by(2).await, Claim::InFlight(_), "another one holds the key, and its lease is not over");
+        answers_like!(s.claim_by(2).await, Claim::InFlight(_), "{IN_FLIGHT}");
         s.pass(s.lease()).await;
     }
     let second = acquired(s.claim_by(3).await);
@@ -128,7 +128,7 @@ pub async fn an_expired_lease_is_parked_if_asked(s: &Subject) {
 
 pub async fn a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::Delete).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Delete).await, Settled::Done, "{HELD}");
     answers!(s.peek().await, None, "nothing is there");
     let again = acquired(s.claim_by(2).await);
     answers!(
@@ -142,7 +142,7 @@ pub async fn a_vacant_key_is_delayed_until_its_time_and_then_acquired(s: &Subjec
     acquired(s.claim_by(1).await);
     let delay = s.lease();
     let vacate = Release { delay, ..put_down(ReleaseKind::Vacate) };
-    answers!(s.release_as(1, &vacate).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release_as(1, &vacate).await, Settled::Done, "{HELD}");
     let record = s.peek().await.expect("a vacant key has a record");
     answers!(record.display, None, "the display of the key is not stored");
     let State::Vacant { error, not_before, .. } = record.state else {
@@ -170,11 +170,7 @@ pub async fn a_consumed_key_answers_with_its_value(s: &Subject) {
         let grant = acquired(s.claim(&ask(1)).await);
         let value: Option<Arc<[u8]>> = value.map(Arc::from);
         let done = Completion { value: value.clone(), retain: HOUR };
-        answers!(
-            must("complete", s.store.complete(&ask(1).held(), &done).await),
-            Settled::Done,
-            "who holds the key may settle it"
-        );
+        answers!(must("complete", s.store.complete(&ask(1).held(), &done).await), Settled::Done, "{HELD}");
         let consumed = Claim::Consumed(Consumed { fencing: grant.fencing, value });
         answers!(s.claim(&ask(2)).await, consumed, "{name}");
         answers!(s.claim(&ask(1)).await, consumed, "{name}: its owner too, there is nothing left to run");
@@ -189,7 +185,7 @@ pub async fn a_consumed_key_answers_with_its_value(s: &Subject) {
 
 pub async fn a_failed_key_answers_with_its_error(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::MarkFailed).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::MarkFailed).await, Settled::Done, "{HELD}");
     answers!(
         s.claim_by(2).await,
         Claim::Failed { error: "no stock".into() },
@@ -208,7 +204,7 @@ pub async fn a_dead_key_answers_with_its_attempts_and_error(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.release(1, ReleaseKind::Vacate).await;
     let grant = acquired(s.claim_by(2).await);
-    answers!(s.release(2, ReleaseKind::MarkDead).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(2, ReleaseKind::MarkDead).await, Settled::Done, "{HELD}");
     let dead = Claim::Dead(Dead { attempts: 2, fencing: grant.fencing, error: "no stock".into() });
     answers!(s.claim_by(3).await, dead, "the key was buried, and stays so");
     answers!(s.claim_by(2).await, dead, "the key was buried, and stays so");

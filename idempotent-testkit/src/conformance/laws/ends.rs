@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimRequest, InFlight, Release, ReleaseKind, Settled, StateKind};
 
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{HELD, answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, must, put_down};
 
 /// Moments within a second.
@@ -90,7 +90,7 @@ pub async fn a_renewed_lease_ends_to_the_ms(s: &Subject) {
         async |key| {
             acquired(s.claim(&ClaimRequest { lease: MS, ..s.ask_on(key, 1) }).await);
             let renewed = s.store.renew(&s.ask_on(key, 1).held(), lease).await;
-            answers!(must("renew", renewed), Settled::Done, "who holds the key may settle it");
+            answers!(must("renew", renewed), Settled::Done, "{HELD}");
         },
         async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
             (false, claim) => answers!(claim, Claim::InFlight(InFlight::Leased { rest: MS }), "{key}"),

@@ -2,7 +2,7 @@
 use idempotent_core::{Claim, ClaimRequest, Fingerprint, InFlight, Release, ReleaseKind};
 
 use crate::conformance::Subject;
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{FIRST_RESULT, IN_FLIGHT, answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, acquired, done, put_down};
 
 fn with(s: &Subject, owner: u128, payload: &str) -> ClaimRequest {
@@ -30,16 +30,12 @@ pub async fn an_equal_or_unknown_fingerprint_is_no_mismatch(s: &Subject) {
     answers_like!(
         s.claim(&with(s, 2, "a")).await,
         Claim::InFlight(InFlight::Leased { .. } | InFlight::Busy),
-        "another one holds the key, and its lease is not over"
+        "{IN_FLIGHT}"
     );
     answers_like!(s.claim_by(2).await, Claim::InFlight(_), "a claim without a fingerprint");
     s.complete(1, b"v").await;
-    answers_like!(
-        s.claim(&with(s, 2, "a")).await,
-        Claim::Consumed(_),
-        "the key is consumed, and answers with its first result"
-    );
-    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
+    answers_like!(s.claim(&with(s, 2, "a")).await, Claim::Consumed(_), "{FIRST_RESULT}");
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "{FIRST_RESULT}");
     let bare = |owner| ClaimRequest { key: s.key("bare"), ..s.ask(owner) };
     acquired(s.claim(&bare(1)).await);
     let fingerprint = Some(Fingerprint::of_bytes("a"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimRequest, Consumed, Release, ReleaseKind, Settled, State, StateKind, StoreError};
 
 use crate::StoreOperation;
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{FIRST_RESULT, HELD, IN_FLIGHT, NOT_HELD, answers, answers_like};
 use crate::conformance::lose::LostPart;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, lost, must, put_down};
 
@@ -53,7 +53,7 @@ pub async fn a_completion_with_a_lost_response_is_done_on_retry(s: &Subject) {
     );
     answers!(s.peek().await, Some(before), "the first result stays, for its retention");
     let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
-    answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
+    answers!(s.claim_by(2).await, kept, "{FIRST_RESULT}");
 }
 
 pub async fn a_completion_with_a_lost_request_is_done_on_retry(s: &Subject) {
@@ -63,11 +63,7 @@ pub async fn a_completion_with_a_lost_request_is_done_on_retry(s: &Subject) {
         s.lost(StoreOperation::Complete, at, s.store.complete(&held, &done(b"lost", HOUR))).await;
         let record = must("peek", s.store.peek(&held.key).await).expect("still held");
         answers!(record.state.kind(), StateKind::Consuming, "nothing was to be done: {at:?}");
-        answers!(
-            must("complete", s.store.complete(&held, &done(b"again", HOUR)).await),
-            Settled::Done,
-            "who holds the key may settle it"
-        );
+        answers!(must("complete", s.store.complete(&held, &done(b"again", HOUR)).await), Settled::Done, "{HELD}");
         let Claim::Consumed(kept) = s.claim(&s.ask_on(key, 2)).await else { panic!("not consumed") };
         answers!(kept.value.as_deref(), Some(&b"again"[..]), "the completion that arrived is the result");
     }
@@ -77,7 +73,7 @@ pub async fn a_renewal_with_a_lost_response_may_be_repeated(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.lost(StoreOperation::Renew, LostPart::Reply, s.store.renew(&s.held(1), HOUR)).await;
     let before = s.peek().await.expect("held");
-    answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.renew(1, s.lease()).await, Settled::Done, "{HELD}");
     let after = s.peek().await.expect("held");
     let until = |state: &State| match state {
         State::Consuming { until, .. } => *until,
@@ -116,39 +112,23 @@ pub async fn a_release_with_a_lost_response_is_applied_once(s: &Subject) {
 /// Sends a delayed copy when its run is over, and after others have had the key.
 pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Vacate).await, Settled::Done, "{HELD}");
     acquired(s.claim_by(2).await);
     let before = s.peek().await;
     answers_like!(s.claim_by(1).await, Claim::InFlight(_), "the first claim, again: another one holds the key by now");
-    answers!(
-        s.renew(1, HOUR).await,
-        lost(StateKind::Consuming),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
-    answers!(
-        s.complete(1, b"late").await,
-        lost(StateKind::Consuming),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
+    answers!(s.renew(1, HOUR).await, lost(StateKind::Consuming), "{NOT_HELD}");
+    answers!(s.complete(1, b"late").await, lost(StateKind::Consuming), "{NOT_HELD}");
     for verdict in VERDICTS {
         answers!(s.release(1, verdict).await, lost(StateKind::Consuming), "{verdict:?}");
     }
     answers!(s.peek().await, before, "this changes nothing of the record");
-    answers!(s.complete(2, b"second").await, Settled::Done, "who holds the key may settle it");
+    answers!(s.complete(2, b"second").await, Settled::Done, "{HELD}");
     let before = s.peek().await;
     for owner in [1, 2] {
         answers_like!(s.claim_by(owner).await, Claim::Consumed(_), "a claim that comes after the completion");
-        answers!(
-            s.release(owner, ReleaseKind::Delete).await,
-            lost(StateKind::Consumed),
-            "a caller that does not hold the key gets the current state, and changes nothing"
-        );
+        answers!(s.release(owner, ReleaseKind::Delete).await, lost(StateKind::Consumed), "{NOT_HELD}");
     }
-    answers!(
-        s.complete(1, b"late").await,
-        lost(StateKind::Consumed),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
+    answers!(s.complete(1, b"late").await, lost(StateKind::Consumed), "{NOT_HELD}");
     answers!(s.peek().await, before, "this changes nothing of the record");
 }
 
@@ -160,11 +140,7 @@ pub async fn a_dropped_call_is_settled_by_its_repetition(s: &Subject) {
         dropped_after(polls, s.store.claim(&on("claim", 1))).await;
         let grant = acquired(s.claim(&on("claim", 1)).await);
         answers!(grant.attempt, 1, "a claim dropped after {polls} polls was counted");
-        answers_like!(
-            s.claim(&on("claim", 2)).await,
-            Claim::InFlight(_),
-            "another one holds the key, and its lease is not over"
-        );
+        answers_like!(s.claim(&on("claim", 2)).await, Claim::InFlight(_), "{IN_FLIGHT}");
 
         let (held, vacate) = (on("release", 1).held(), put_down(ReleaseKind::Vacate));
         acquired(s.claim(&on("release", 1)).await);
@@ -180,16 +156,8 @@ pub async fn a_dropped_call_is_settled_by_its_repetition(s: &Subject) {
         let held = on("complete", 1).held();
         acquired(s.claim(&on("complete", 1)).await);
         dropped_after(polls, s.store.complete(&held, &done(b"v", HOUR))).await;
-        answers!(
-            must("complete", s.store.complete(&held, &done(b"v", HOUR)).await),
-            Settled::Done,
-            "who holds the key may settle it"
-        );
-        answers_like!(
-            s.claim(&on("complete", 2)).await,
-            Claim::Consumed(_),
-            "the key is consumed, and answers with its first result"
-        );
+        answers!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done, "{HELD}");
+        answers_like!(s.claim(&on("complete", 2)).await, Claim::Consumed(_), "{FIRST_RESULT}");
     }
 }
 

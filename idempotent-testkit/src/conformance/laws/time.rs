@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimRequest, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::Subject;
-use crate::conformance::answers::{answers, answers_like};
+use crate::conformance::answers::{FIRST_RESULT, HELD, NOT_HELD, answers, answers_like};
 use crate::conformance::subject::{HOUR, MS, acquired, done, lost, must, put_down};
 
 /// Checks that the state lasts for exactly `span` from now, and is absent for every caller after that.
@@ -17,21 +17,9 @@ async fn lasts(s: &Subject, state: StateKind, span: Duration) {
         s.pass(span).await;
     }
     answers!(s.peek().await, None, "a {state} record past its time is hidden");
-    answers!(
-        s.complete(1, b"late").await,
-        lost(StateKind::Absent),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
-    answers!(
-        s.renew(1, HOUR).await,
-        lost(StateKind::Absent),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
-    answers!(
-        s.release(1, ReleaseKind::Delete).await,
-        lost(StateKind::Absent),
-        "a caller that does not hold the key gets the current state, and changes nothing"
-    );
+    answers!(s.complete(1, b"late").await, lost(StateKind::Absent), "{NOT_HELD}");
+    answers!(s.renew(1, HOUR).await, lost(StateKind::Absent), "{NOT_HELD}");
+    answers!(s.release(1, ReleaseKind::Delete).await, lost(StateKind::Absent), "{NOT_HELD}");
     let grant = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..s.ask(9) }).await);
     answers!((grant.attempt, grant.taken_over), (1, None), "no state is retained");
 }
@@ -41,27 +29,19 @@ pub async fn a_consumed_key_is_kept_for_its_retention_and_no_longer(s: &Subject)
     // The retention counts from the completion, and may be shorter than the rest of the lease.
     s.pass(s.lease() / 3).await;
     let retain = s.lease() / 2;
-    answers!(
-        must("complete", s.store.complete(&s.held(1), &done(b"v", retain)).await),
-        Settled::Done,
-        "who holds the key may settle it"
-    );
-    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
+    answers!(must("complete", s.store.complete(&s.held(1), &done(b"v", retain)).await), Settled::Done, "{HELD}");
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "{FIRST_RESULT}");
     lasts(s, StateKind::Consumed, retain).await;
 }
 
 pub async fn an_unlimited_retention_does_not_end(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(
-        must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await),
-        Settled::Done,
-        "who holds the key may settle it"
-    );
+    answers!(must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await), Settled::Done, "{HELD}");
     if let Some(clock) = &s.clock {
         clock.jump(Duration::from_secs(100 * 365 * 86_400));
         clock.settle().await;
     }
-    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
+    answers_like!(s.claim_by(2).await, Claim::Consumed(_), "{FIRST_RESULT}");
 }
 
 pub async fn a_failed_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
@@ -93,6 +73,6 @@ pub async fn a_renewed_key_keeps_its_retention(s: &Subject) {
     let ask = ClaimRequest { retention: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     s.pass(s.lease() / 2).await;
-    answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.renew(1, s.lease()).await, Settled::Done, "{HELD}");
     lasts(s, StateKind::Consuming, s.lease() * 2).await;
 }
