@@ -6,6 +6,7 @@ use crate::broken_stores::{WEAKNESSES, Weakness};
 use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, Places, Play, SqlStore};
 use crate::inbox::{InboxDatabase, InboxFlaw};
 use crate::mq::{Flaw, Kind};
+use crate::named::named;
 
 /// The help text.
 pub const USAGE: &str = "\
@@ -78,13 +79,14 @@ pub enum Topology {
     Outside(String),
 }
 
-/// A database server.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Engine {
-    /// PostgreSQL.
-    Postgres,
-    /// MariaDB.
-    MariaDb,
+named! {
+    /// A database server.
+    pub enum Engine {
+        /// PostgreSQL.
+        Postgres = "postgres",
+        /// MariaDB.
+        MariaDb = "mariadb",
+    }
 }
 
 /// The subject of a run.
@@ -184,11 +186,11 @@ impl Args {
             }
             ("--history", _) => self.history = Some(value.into()),
             ("--broker", Subject::Delivery { play: Play::Outbox, places, .. }) => {
-                places.outbox.broker = outbox_broker(value)?;
+                places.outbox.broker = OutboxBroker::chosen(name, value)?;
             }
             ("--broker", _) => return Err(format!("`--broker` says nothing of {subject}; leave it out")),
             ("--store", Subject::Store { topology: Topology::Database { engine, cached: true }, .. }) => {
-                *engine = engine_named(value)?;
+                *engine = Engine::chosen(name, value)?;
             }
             ("--store" | "--topology" | "--weakness", Subject::Store { topology: Topology::Database { .. }, .. }) => {
                 return Err(format!("`{name}` says nothing of {subject}; leave it out"));
@@ -196,19 +198,21 @@ impl Args {
             ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
             ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
-            ("--weakness", Subject::Inbox { flaw: place, .. }) => *place = Some(inbox_flaw(value)?),
+            ("--weakness", Subject::Inbox { flaw: place, .. }) => *place = Some(InboxFlaw::chosen(name, value)?),
             (_, Subject::Inbox { .. }) => return Err(format!("`{name}` says nothing of {subject}; leave it out")),
             ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
             ("--store", Subject::Delivery { play: Play::Ordering, places, .. }) => places.records = store(value)?,
             ("--store", Subject::Delivery { play: Play::Outbox, places, .. }) => {
-                places.outbox.store = sql_store(value)?;
+                places.outbox.store = SqlStore::chosen(name, value)?;
             }
-            ("--store", Subject::Delivery { play: Play::DelayTable, places, .. }) => places.table = sql_store(value)?,
+            ("--store", Subject::Delivery { play: Play::DelayTable, places, .. }) => {
+                places.table = SqlStore::chosen(name, value)?
+            }
             (_, Subject::Delivery { play, .. }) => {
                 return Err(format!("`{name}` says nothing of {}; leave it out", play.name()));
             }
             ("--store", Subject::Broker { store: place, .. }) => *place = store(value)?,
-            ("--weakness", Subject::Broker { flaw: place, .. }) => *place = Some(flaw(value)?),
+            ("--weakness", Subject::Broker { flaw: place, .. }) => *place = Some(Flaw::chosen(name, value)?),
             (_, Subject::Broker { kind, .. }) => {
                 return Err(format!("`{name}` says nothing of {}; leave it out", kind.name()));
             }
@@ -283,37 +287,10 @@ fn store(value: &str) -> Result<Topology, String> {
     }
 }
 
-fn engine_named(value: &str) -> Result<Engine, String> {
-    match value {
-        "postgres" => Ok(Engine::Postgres),
-        "mariadb" => Ok(Engine::MariaDb),
-        _ => Err(format!("`--store {value}`: known here: postgres, mariadb")),
-    }
-}
-
-fn sql_store(value: &str) -> Result<SqlStore, String> {
-    let known = || SqlStore::ALL.map(SqlStore::name).join(", ");
-    SqlStore::named(value).ok_or_else(|| format!("`--store {value}`: known here: {}", known()))
-}
-
-fn outbox_broker(value: &str) -> Result<OutboxBroker, String> {
-    let known = || OutboxBroker::ALL.iter().map(|broker| broker.name()).collect::<Vec<_>>().join(", ");
-    OutboxBroker::named(value).ok_or_else(|| format!("`--broker {value}`: known here: {}", known()))
-}
-
-fn inbox_flaw(value: &str) -> Result<InboxFlaw, String> {
-    let known = InboxFlaw::ALL.map(InboxFlaw::name).join(", ");
-    InboxFlaw::named(value).ok_or(format!("`--weakness {value}`: known here: {known}"))
-}
-
 fn delivery_flaw(play: Play, value: &str) -> Result<DeliveryFlaw, String> {
     let known = || DeliveryFlaw::of(play).map(DeliveryFlaw::name).collect::<Vec<_>>().join(", ");
-    DeliveryFlaw::named(play, value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
-}
-
-fn flaw(value: &str) -> Result<Flaw, String> {
-    let known = || Flaw::ALL.map(Flaw::name).join(", ");
-    Flaw::named(value).ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
+    let flaw = DeliveryFlaw::of(play).find(|flaw| flaw.name() == value);
+    flaw.ok_or_else(|| format!("`--weakness {value}`: known here: {}", known()))
 }
 
 fn topology(value: &str) -> Result<Topology, String> {

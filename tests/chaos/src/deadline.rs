@@ -1,10 +1,14 @@
-//! A limit for waiting that a busy machine only extends.
+//! Waiting: a limit that a busy machine only extends, and connections to a server that may be away.
+use std::fmt::Display;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// Far longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The time between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest wait, in multiples of its patience. A play that only creeps is broken, too.
 const IN_ALL: u32 = 5;
@@ -32,6 +36,17 @@ impl Progress {
 
     pub(crate) fn is_in_vain(&self) -> bool {
         self.since.elapsed() >= self.patience || self.began.elapsed() >= self.patience * IN_ALL
+    }
+}
+
+/// Returns the result of the connection once the server can be reached.
+pub(crate) async fn connected<T, E: Display, F: Future<Output = Result<T, E>>>(connect: impl Fn() -> F) -> T {
+    loop {
+        match connect().await {
+            Ok(connected) => return connected,
+            Err(error) => eprintln!("not connected: {error:#}"),
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -6,8 +6,9 @@
 //!
 //! Read in this order: `wire` (the first message to a process), `flaw` (deliberate bugs), `notes`, `process` (the points
 //! at which a process kills itself), `workers` (the processes), `plan` (the times of the faults), `phases` (the time with
-//! faults and the time after them), `effects` and `database`. Then read the plays: `delay`,
+//! faults and the time after them), `effects`, `database` and `consumers`. Then read the plays: `delay`,
 //! `delay_table`, `outbox`, `ordering`.
+mod consumers;
 mod database;
 mod delay;
 mod delay_table;
@@ -30,41 +31,21 @@ pub use self::outbox::{Ground, OutboxBroker};
 use self::process::ProcessContext;
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
+use crate::named::named;
 use crate::process::begin;
 use crate::verdict::Verdict;
 
-/// The kind of a play.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Play {
-    /// The delay queue.
-    Delay,
-    /// The delay table.
-    DelayTable,
-    /// The outbox.
-    Outbox,
-    /// Calls that come after each other.
-    Ordering,
-}
-
-impl Play {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Delay, Self::DelayTable, Self::Outbox, Self::Ordering];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Delay => "delay",
-            Self::DelayTable => "delay-table",
-            Self::Outbox => "outbox",
-            Self::Ordering => "ordering",
-        }
-    }
-
-    /// Returns the kind with this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|play| play.name() == name)
+named! {
+    /// The kind of a play.
+    pub enum Play {
+        /// The delay queue.
+        Delay = "delay",
+        /// The delay table.
+        DelayTable = "delay-table",
+        /// The outbox.
+        Outbox = "outbox",
+        /// Calls that come after each other.
+        Ordering = "ordering",
     }
 }
 

@@ -4,12 +4,11 @@
 //! The invariant is simpler than for other stores, and the rows show it: each key has its effect exactly once,
 //! whichever worker, server or connection fails.
 //!
-//! Read in this order: `wire` (the kill points of a worker, and the messages), `flaw` (deliberate bugs), `worker` and
+//! Read in this order: `wire` (the kill points of a worker, and the messages), `worker` and
 //! `mortal` (a process that handles deliveries and kills itself), `workers` (the processes), `plan` (the times of the
 //! faults), `harness` (one run), `judge`.
 mod database;
 mod dying_transactions;
-mod flaw;
 mod harness;
 mod judge;
 mod plan;
@@ -18,6 +17,16 @@ mod worker;
 mod workers;
 
 pub use self::database::InboxDatabase;
-pub use self::flaw::InboxFlaw;
 pub(crate) use self::harness::play;
 pub use self::worker::run as work;
+use crate::named::named;
+
+named! {
+    /// A deliberate flaw of a worker, with which a run must violate an invariant.
+    pub enum InboxFlaw {
+        /// The worker claims and completes the key outside of the transaction of the effect.
+        ClaimOutside = "claim-outside",
+        /// A commit whose answer was lost counts as one.
+        CommitIsDone = "commit-is-done",
+    }
+}

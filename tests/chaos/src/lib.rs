@@ -25,6 +25,7 @@ pub mod inbox;
 mod jobs;
 mod journal;
 pub mod mq;
+mod named;
 mod plan;
 mod process;
 mod resource;

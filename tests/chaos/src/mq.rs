@@ -4,7 +4,6 @@
 //! `streams`, `nats`, `pgmq`, `kafka`, `rocket` and `sqs`), `store`, `worker` and `recording_source` (a process that consumes), `publisher`, `harness` (one run), `judge`
 //! (the final contents of the queues). A new broker needs a variant of [`Kind`] and a file.
 mod broker;
-mod connecting;
 mod copy;
 mod flaw;
 mod harness;

@@ -1,4 +1,6 @@
 //! A server of ours, for those who harm it.
+use anyhow::Context;
+use idempotent_harness::proxy::Proxy;
 #[cfg(feature = "kafka")]
 use idempotent_harness::servers::KafkaServer;
 #[cfg(feature = "sqs")]
@@ -9,6 +11,9 @@ use idempotent_harness::servers::{MariaDbServer, NatsServer, PostgresServer, Rab
 
 /// A server that can be stopped, and killed. All of it blocks.
 pub(crate) trait Server: Send + Sync {
+    /// Returns its host and port.
+    fn address(&self) -> String;
+
     /// Lets it stand still.
     fn pause(&self);
 
@@ -26,9 +31,13 @@ pub(crate) trait Server: Send + Sync {
 }
 
 macro_rules! servers {
-    ($($(#[$when:meta])? $server:ty),+) => {$(
+    ($($(#[$when:meta])? $server:ty, durable: $durable:literal;)+) => {$(
         $(#[$when])?
         impl Server for $server {
+            fn address(&self) -> String {
+                self.address()
+            }
+
             fn pause(&self) {
                 self.pause();
             }
@@ -38,53 +47,36 @@ macro_rules! servers {
             }
 
             fn is_durable(&self) -> bool {
-                true
+                $durable
             }
 
             fn crash(&self) {
+                assert!(self.is_durable(), "a plan contains no crash of a server that keeps its messages in memory");
                 self.kill();
                 self.restart();
             }
         }
     )+};
 }
-servers!(
-    MariaDbServer,
-    NatsServer,
-    PostgresServer,
-    RabbitServer,
-    RedisServer,
+servers! {
+    MariaDbServer, durable: true;
+    NatsServer, durable: true;
+    PostgresServer, durable: true;
+    RabbitServer, durable: true;
+    RedisServer, durable: true;
     #[cfg(feature = "rocketmq")]
-    RocketServer
-);
-
-#[cfg(any(feature = "kafka", feature = "sqs"))]
-macro_rules! servers_in_memory {
-    ($($(#[$when:meta])? $server:ty),+) => {$(
-        $(#[$when])?
-        impl Server for $server {
-            fn pause(&self) {
-                self.pause();
-            }
-
-            fn resume(&self) {
-                self.resume();
-            }
-
-            fn is_durable(&self) -> bool {
-                false
-            }
-
-            fn crash(&self) {
-                unreachable!("a plan contains no crash of a server that keeps its messages in memory");
-            }
-        }
-    )+};
-}
-#[cfg(any(feature = "kafka", feature = "sqs"))]
-servers_in_memory!(
+    RocketServer, durable: true;
     #[cfg(feature = "kafka")]
-    KafkaServer,
+    KafkaServer, durable: false;
     #[cfg(feature = "sqs")]
-    MotoServer
-);
+    MotoServer, durable: false;
+}
+
+/// Starts a server, and a proxy in front of it.
+pub(crate) async fn start<S: Server + 'static>(
+    start: impl FnOnce() -> S + Send + 'static,
+) -> anyhow::Result<(S, Proxy)> {
+    let server = tokio::task::spawn_blocking(start).await.context("the server does not start")?;
+    let proxy = Proxy::start(&server.address()).await;
+    Ok((server, proxy))
+}

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use idempotent::delay::DelayDb;
 use idempotent::outbox::OutboxDb;
 use idempotent::{MySqlStore, PostgresStore, SqliteStore, Store, StoreError};
@@ -13,42 +12,24 @@ use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{MySql, Pool, Postgres, Sqlite, Transaction};
+use sqlx::{MySql, Pool, Postgres, QueryBuilder, Sqlite, Transaction};
 
-use crate::server::Server;
+use crate::named::named;
+use crate::server::{self, Server};
 
-/// The kind of the database.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum SqlStore {
-    /// A server, which is killed, too.
-    Postgres,
-    /// A file, which all processes write.
-    Sqlite,
-    /// A server, which is killed, too.
-    MariaDb,
+named! {
+    /// The kind of the database.
+    pub enum SqlStore {
+        /// A server, which is killed, too.
+        Postgres = "postgres",
+        /// A file, which all processes write.
+        Sqlite = "sqlite",
+        /// A server, which is killed, too.
+        MariaDb = "mariadb",
+    }
 }
 
 impl SqlStore {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Postgres, Self::Sqlite, Self::MariaDb];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Postgres => "postgres",
-            Self::Sqlite => "sqlite",
-            Self::MariaDb => "mariadb",
-        }
-    }
-
-    /// Returns the kind with this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|store| store.name() == name)
-    }
-
     /// Returns the kind of a URL for processes.
     pub(super) fn of(url: &str) -> Self {
         match url.split_once(':') {
@@ -107,56 +88,63 @@ pub(super) trait Database: OutboxDb + DelayDb {
 
     /// Begins a transaction that will write.
     fn begin(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<Transaction<'static, Self>>> + Send;
+
+    /// Writes an effect into the table [`EFFECTS`].
+    fn effect(connection: &mut Self::Connection, id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Returns the ids of all effects.
+    fn effects(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 }
 
-impl Database for Postgres {
-    type Store = PostgresStore;
+/// The statement that creates the table of the effects.
+pub(super) const EFFECTS: &str = "CREATE TABLE effects (id varchar(40) NOT NULL)";
 
-    async fn start(_: &Path) -> anyhow::Result<Site> {
-        let server = tokio::task::spawn_blocking(PostgresServer::start).await.context("PostgreSQL does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
-        let url = server.url();
-        let by_proxy = url.replace(&server.address(), &proxy.address());
-        Ok(Site { url, by_proxy, server: Some((Arc::new(server), proxy)) })
-    }
+macro_rules! effects {
+    ($db:ty) => {
+        async fn effect(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
+            let mut insert = QueryBuilder::<$db>::new("INSERT INTO effects (id) VALUES (");
+            insert.push_bind(id).push(")");
+            insert.build().execute(connection).await.map(drop)
+        }
 
-    fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
-        let options = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
-        Ok(options.test_before_acquire(false).connect_lazy(url)?)
-    }
-
-    async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<PostgresStore, StoreError> {
-        PostgresStore::on_pool(pool.clone()).create(create).connect().await
-    }
-
-    async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
-        pool.begin().await
-    }
+        async fn effects(connection: &mut Self::Connection) -> sqlx::Result<Vec<String>> {
+            sqlx::query_scalar("SELECT id FROM effects").fetch_all(connection).await
+        }
+    };
 }
 
-impl Database for MySql {
-    type Store = MySqlStore;
+macro_rules! server_databases {
+    ($($db:ty, $server:ty, $store:ty, $options:ty;)+) => {$(
+        impl Database for $db {
+            type Store = $store;
 
-    async fn start(_: &Path) -> anyhow::Result<Site> {
-        let server = tokio::task::spawn_blocking(MariaDbServer::start).await.context("MariaDB does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
-        let url = server.url();
-        let by_proxy = url.replace(&server.address(), &proxy.address());
-        Ok(Site { url, by_proxy, server: Some((Arc::new(server), proxy)) })
-    }
+            async fn start(_: &Path) -> anyhow::Result<Site> {
+                let (server, proxy) = server::start(<$server>::start).await?;
+                let url = server.url();
+                let by_proxy = url.replace(&server.address(), &proxy.address());
+                Ok(Site { url, by_proxy, server: Some((Arc::new(server), proxy)) })
+            }
 
-    fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
-        let options = MySqlPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
-        Ok(options.test_before_acquire(false).connect_lazy(url)?)
-    }
+            fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
+                let options = <$options>::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
+                Ok(options.test_before_acquire(false).connect_lazy(url)?)
+            }
 
-    async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<MySqlStore, StoreError> {
-        MySqlStore::on_pool(pool.clone()).create(create).connect().await
-    }
+            async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<Self::Store, StoreError> {
+                <$store>::on_pool(pool.clone()).create(create).connect().await
+            }
 
-    async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
-        pool.begin().await
-    }
+            async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
+                pool.begin().await
+            }
+
+            effects!($db);
+        }
+    )+};
+}
+server_databases! {
+    Postgres, PostgresServer, PostgresStore, PgPoolOptions;
+    MySql, MariaDbServer, MySqlStore, MySqlPoolOptions;
 }
 
 /// A stopped process may be in the middle of a transaction.
@@ -183,4 +171,6 @@ impl Database for Sqlite {
         // A transaction that begins with a read could not write after another writer.
         pool.begin_with("BEGIN IMMEDIATE").await
     }
+
+    effects!(Self);
 }

@@ -25,19 +25,17 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::{DeadLetters, StoredLetter};
-use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RedisServer;
-use tokio::time::Instant;
 
 pub(super) use self::consumer::{consume, take};
-use self::note::{Note, Topic};
+use self::note::Topic;
 pub(super) use self::producer::produce;
-use super::phases::{Stage, unsettled};
+use super::phases::{self, unsettled};
 use super::wire::{Role, Start};
-use super::workers::Workers;
-use super::{DeliveryFlaw, effects, notes};
+use super::{DeliveryFlaw, effects};
 use crate::args::Args;
-use crate::deadline::PATIENCE;
+use crate::deadline::connected;
+use crate::server::{self, Server};
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] = [
@@ -55,48 +53,23 @@ const SLOTS: u16 = 2;
 
 /// Plays one run.
 pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path) -> anyhow::Result<Verdict> {
-    let began = Instant::now();
-    let started = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start()).await;
-    let server = Arc::new(started.context("Redis does not start")?);
-    let proxy = Proxy::start(&server.address()).await;
+    let (server, proxy) = server::start(|| RedisServer::builder().aof().start()).await?;
+    let server = Arc::new(server);
     let file = folder.join("effects.db");
     let pool = effects::pool_of_new(&file).await?;
-    let start = Start {
-        id: 0,
-        role: Role::DelayProducer,
-        seed: args.seed,
-        broker: proxy.url(),
-        database: file.display().to_string(),
-        in_transaction: true,
-        notes: folder.to_owned(),
-        flaw,
-        peace: args.calm,
-    };
+    let start = Start::new(args, flaw, proxy.url(), file.display().to_string());
     let queue = builder(&server.url(), None).connect().await?;
-    let workers = Workers::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(workers, vec![(server.clone(), proxy)]);
-    stage.harm(args, ROLES.len()).await?;
-    // What is wrong on purpose need not come to an end.
-    let patience = if flaw.is_some() { PATIENCE / 12 } else { PATIENCE };
-    let rests = stage.settle(patience, async || left(&queue).await).await?;
-    let stuck = stage.workers.dismiss().await?;
+    let servers: Vec<(Arc<dyn Server>, _)> = vec![(server.clone(), proxy)];
+    let played = phases::play(args, folder, (start, &ROLES), servers, 12, async || left(&queue).await).await?;
     drop(pool);
-    let seen = notes::read::<Note>(folder, stage.workers.last())?;
     let left = judge::Left {
         effects: effects::all(&file).await?,
         letters: letters(&queue).await?,
         leftovers: leftovers(&server, &queue).await?,
     };
-    let (tally, found) = judge::judge(&seen, &left);
-    let mut verdict =
-        Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, tally.unsure, tally.sent), began.elapsed());
-    verdict.find(found);
-    verdict.find((!rests).then(|| format!("Q7: it does not come to rest: {:?}", left.leftovers)));
-    verdict.find(
-        stage.workers.by_themselves.iter().map(|id| format!("Q7: process {id} ended by itself; its log says why")),
-    );
-    verdict.find(stuck.iter().map(|id| format!("Q7: process {id} did not end when it was told to")));
-    tally.tell(&mut verdict, args.enough(), &stage);
+    let (tally, found) = judge::judge(&played.notes, &left);
+    let mut verdict = played.verdict(args, (tally.unsure, tally.sent), found, "Q7");
+    tally.tell(&mut verdict, args.enough(), &played.stage);
     Ok(verdict)
 }
 
@@ -128,16 +101,9 @@ fn flawed(text: &str, flaw: Option<DeliveryFlaw>) -> String {
 
 /// Both topics, once the server can be reached.
 async fn topics(url: &str, flaw: Option<DeliveryFlaw>) -> anyhow::Result<[DelayQueue; 2]> {
-    loop {
-        match builder(url, flaw).connect().await {
-            Ok(work) => {
-                let bare = work.for_topic(Topic::Bare.name())?;
-                return Ok([work, bare]);
-            }
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let work = connected(|| builder(url, flaw).connect()).await;
+    let bare = work.for_topic(Topic::Bare.name())?;
+    Ok([work, bare])
 }
 
 /// Returns the number of messages that are ready, waiting or in flight.

@@ -10,8 +10,7 @@
 //! | T2 | a task was delivered before its time |
 //! | T3 | a task took effect twice, although it was rolled back, or although it was cancelled before its time |
 //! | T4 | the dead letters are not exactly the tasks whose handler always fails |
-//! | T5 | the table does not come to rest |
-//! | T6 | a process ended by itself or not at all |
+//! | T5 | the table does not come to rest, or a process ended by itself or not at all |
 //!
 //! Read in this order: `statements` (the tables of the play), `site` (the open tables), `producer` and `consumer` (the
 //! processes), `judge`.
@@ -25,20 +24,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
 use self::site::OpenTable;
 use self::statements::TaskTables;
 use super::database::on_database;
-use super::phases::Stage;
+use super::phases;
 use super::process::Point;
 use super::wire::{Role, Start};
-use super::workers::Workers;
-use super::{DeliveryFlaw, SqlStore, notes};
+use super::{DeliveryFlaw, SqlStore};
 use crate::args::Args;
-use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] = [
@@ -51,8 +47,6 @@ const ROLES: [Role; 6] = [
 ];
 /// Short, so that many deliveries of killed consumers return within a run.
 const VISIBILITY: Duration = Duration::from_millis(1_500);
-/// The number of retries of a failing handler. Killed runs count, too.
-const RETRIES: u32 = 12;
 
 /// A time of the machine's clock in µs.
 type Time = u64;
@@ -101,37 +95,13 @@ pub(super) async fn play(
 }
 
 async fn play_on<Db: TaskTables>(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path) -> anyhow::Result<Verdict> {
-    let began = Instant::now();
     let site = Db::start(folder).await?;
     let open = OpenTable::<Db>::create(&site.url).await?;
-    let start = Start {
-        id: 0,
-        role: Role::TableProducer,
-        seed: args.seed,
-        broker: String::new(),
-        database: site.by_proxy,
-        in_transaction: true,
-        notes: folder.to_owned(),
-        flaw,
-        peace: args.calm,
-    };
-    let workers = Workers::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(workers, site.server.into_iter().collect());
-    stage.harm(args, ROLES.len()).await?;
-    // A deliberate flaw may keep a run from ending.
-    let patience = if flaw.is_some() { PATIENCE / 9 } else { PATIENCE };
-    let rests = stage.settle(patience, async || open.unsettled().await).await?;
-    let stuck = stage.workers.dismiss().await?;
-    let seen = notes::read::<Note>(folder, stage.workers.last())?;
-    let (tally, found) = judge::judge(&seen, &open.remaining().await?);
-    let mut verdict =
-        Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, 0, tally.scheduled), began.elapsed());
-    verdict.find(found);
-    verdict.find((!rests).then(|| "T5: the table does not come to rest".to_owned()));
-    verdict.find(
-        stage.workers.by_themselves.iter().map(|id| format!("T6: process {id} ended by itself; its log says why")),
-    );
-    verdict.find(stuck.iter().map(|id| format!("T6: process {id} did not end after the stop signal")));
-    tally.tell(&mut verdict, args.enough(), &stage);
+    let start = Start::new(args, flaw, String::new(), site.by_proxy);
+    let servers = site.server.into_iter().collect();
+    let played = phases::play(args, folder, (start, &ROLES), servers, 9, async || open.unsettled().await).await?;
+    let (tally, found) = judge::judge(&played.notes, &open.remaining().await?);
+    let mut verdict = played.verdict(args, (0, tally.scheduled), found, "T5");
+    tally.tell(&mut verdict, args.enough(), &played.stage);
     Ok(verdict)
 }

@@ -25,21 +25,19 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::{DeadLetters, StoredLetter};
-use idempotent::{Executor, Policy, RedisStore, Scene, SqliteStore};
-use idempotent_harness::proxy::Proxy;
+use idempotent::{Executor, RedisStore, SqliteStore};
 use idempotent_harness::servers::RedisServer;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
 
 pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
-use super::phases::{Stage, unsettled};
+use super::phases::{self, unsettled};
 use super::process::{Point, ProcessContext};
 use super::wire::{Role, Start};
-use super::workers::Workers;
-use super::{DeliveryFlaw, effects, notes};
+use super::{DeliveryFlaw, consumers, effects};
 use crate::args::{Args, Topology};
-use crate::deadline::PATIENCE;
+use crate::deadline::connected;
+use crate::server::{self, Server};
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 5] =
@@ -49,9 +47,6 @@ const VISIBILITY: Duration = Duration::from_millis(1_500);
 const SLOTS: u16 = 2;
 /// Links of a chain.
 const LENGTH: u64 = 8;
-const LEASE: Duration = Duration::from_secs(1);
-/// The number of retries of a failing handler. Killed runs count, too.
-const RETRIES: u32 = 12;
 
 /// A link.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -109,44 +104,19 @@ pub(super) async fn play(
     flaw: Option<DeliveryFlaw>,
     folder: &Path,
 ) -> anyhow::Result<Verdict> {
-    let began = Instant::now();
-    let broker = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start());
-    let broker = Arc::new(broker.await.context("Redis does not start")?);
-    let proxy = Proxy::start(&broker.address()).await;
+    let (broker, proxy) = server::start(|| RedisServer::builder().aof().start()).await?;
     let file = folder.join("effects.db");
     let pool = effects::pool_of_new(&file).await?;
-    let start = Start {
-        id: 0,
-        role: Role::ChainProducer,
-        seed: args.seed,
-        broker: proxy.url(),
-        database: file.display().to_string(),
-        in_transaction: *store == Topology::File,
-        notes: folder.to_owned(),
-        flaw,
-        peace: args.calm,
-    };
-    let in_transaction = start.in_transaction;
+    let in_transaction = *store == Topology::File;
+    let start = Start { in_transaction, ..Start::new(args, flaw, proxy.url(), file.display().to_string()) };
     let queue = builder(&broker.url()).connect().await?;
-    let workers = Workers::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(workers, vec![(broker, proxy)]);
-    stage.harm(args, ROLES.len()).await?;
-    // What is wrong on purpose need not come to an end.
-    let patience = if flaw.is_some() { PATIENCE / 6 } else { PATIENCE };
-    let rests = stage.settle(patience, async || unsettled(&queue).await).await?;
-    let stuck = stage.workers.dismiss().await?;
+    let servers: Vec<(Arc<dyn Server>, _)> = vec![(Arc::new(broker), proxy)];
+    let played = phases::play(args, folder, (start, &ROLES), servers, 6, async || unsettled(&queue).await).await?;
     drop(pool);
-    let seen = notes::read::<Note>(folder, stage.workers.last())?;
     let left = judge::Left { in_transaction, effects: effects::all(&file).await?, dead: letters(&queue).await? };
-    let (tally, found) = judge::judge(&seen, &left);
-    let mut verdict = Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, 0, tally.links), began.elapsed());
-    verdict.find(found);
-    verdict.find((!rests).then(|| "R7: it does not come to rest".to_owned()));
-    verdict.find(
-        stage.workers.by_themselves.iter().map(|id| format!("R7: process {id} ended by itself; its log says why")),
-    );
-    verdict.find(stuck.iter().map(|id| format!("R7: process {id} did not end when it was told to")));
-    tally.tell(&mut verdict, args.enough(), &stage);
+    let (tally, found) = judge::judge(&played.notes, &left);
+    let mut verdict = played.verdict(args, (0, tally.links), found, "R7");
+    tally.tell(&mut verdict, args.enough(), &played.stage);
     Ok(verdict)
 }
 
@@ -158,31 +128,15 @@ fn builder(url: &str) -> DelayQueueBuilder {
 
 /// Once it can be reached.
 async fn queue(url: &str) -> DelayQueue {
-    loop {
-        match builder(url).connect().await {
-            Ok(queue) => return queue,
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+    connected(|| builder(url).connect()).await
 }
 
 /// Over where the records are, once that can be reached.
 async fn executor(context: &ProcessContext) -> anyhow::Result<Executor> {
-    let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
-    let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
-    let policy = policy.in_flight_delay(Duration::from_millis(40)).in_flight_delay_max(Duration::from_millis(200));
     if context.start.in_transaction {
-        let store = SqliteStore::open(&context.start.database).await?;
-        return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?);
+        return consumers::executor(SqliteStore::open(&context.start.database).await?);
     }
-    loop {
-        match RedisStore::connect(&context.start.broker).await {
-            Ok(store) => return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?),
-            Err(error) => eprintln!("no store: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+    consumers::executor(connected(|| RedisStore::connect(&context.start.broker)).await)
 }
 
 async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<Link>> {

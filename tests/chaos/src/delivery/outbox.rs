@@ -36,7 +36,6 @@ use std::path::Path;
 use idempotent::Timestamp;
 use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, OutboxStatus};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 pub use self::broker::OutboxBroker;
 use self::broker::{Broker, Started};
@@ -46,21 +45,17 @@ pub(super) use self::relay::relay;
 use self::statements::Statements;
 pub(super) use self::writer::write;
 use super::database::on_database;
-use super::phases::Stage;
+use super::phases;
 use super::process::{Point, now};
 use super::wire::{Role, Start};
-use super::workers::Workers;
-use super::{DeliveryFlaw, SqlStore, notes};
+use super::{DeliveryFlaw, SqlStore};
 use crate::args::Args;
-use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] =
     [Role::Writer, Role::Relay, Role::OutboxConsumer, Role::Writer, Role::Relay, Role::OutboxConsumer];
 /// The number of aggregates.
 const AGGREGATES: u64 = 6;
-/// The number of retries of a failing handler. Killed runs count, too.
-const RETRIES: u32 = 12;
 /// The table of the second outbox.
 const UNWANTED: &str = "idempotent_unwanted";
 /// The destination of messages without a receiver.
@@ -134,40 +129,16 @@ async fn play_on<Db: Statements>(
     flaw: Option<DeliveryFlaw>,
     folder: &Path,
 ) -> anyhow::Result<Verdict> {
-    let began = Instant::now();
     let Started { broker, by_proxy, server } = Broker::start(broker).await?;
     let site = Db::start(folder).await?;
     let home = Home::<Db>::make(&site.url).await?;
-    let start = Start {
-        id: 0,
-        role: Role::Writer,
-        seed: args.seed,
-        broker: by_proxy,
-        database: site.by_proxy,
-        in_transaction: true,
-        notes: folder.to_owned(),
-        flaw,
-        peace: args.calm,
-    };
-    let workers = Workers::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(workers, [server].into_iter().chain(site.server).collect());
-    stage.harm(args, ROLES.len()).await?;
-    // What is wrong on purpose need not come to an end.
-    let patience = if flaw.is_some() { PATIENCE / 9 } else { PATIENCE };
-    let rests = stage.settle(patience, async || left(&home, &broker).await).await?;
-    let stuck = stage.workers.dismiss().await?;
-    let seen = notes::read::<Note>(folder, stage.workers.last())?;
+    let start = Start::new(args, flaw, by_proxy, site.by_proxy);
+    let servers = [server].into_iter().chain(site.server).collect();
+    let played = phases::play(args, folder, (start, &ROLES), servers, 9, async || left(&home, &broker).await).await?;
     let left = remaining::left(&home, &broker).await?;
-    let (tally, found) = judge::judge(&seen, &left);
-    let mut verdict =
-        Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, 0, tally.committed), began.elapsed());
-    verdict.find(found);
-    verdict.find((!rests).then(|| "O7: it does not come to rest".to_owned()));
-    verdict.find(
-        stage.workers.by_themselves.iter().map(|id| format!("O7: process {id} ended by itself; its log says why")),
-    );
-    verdict.find(stuck.iter().map(|id| format!("O7: process {id} did not end when it was told to")));
-    tally.tell(&mut verdict, args.enough(), &stage);
+    let (tally, found) = judge::judge(&played.notes, &left);
+    let mut verdict = played.verdict(args, (0, tally.committed), found, "O7");
+    tally.tell(&mut verdict, args.enough(), &played.stage);
     Ok(verdict)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::DeliveryFlaw;
+use crate::args::Args;
 
 /// The first line a process reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -23,6 +24,15 @@ pub(super) struct Start {
     pub(super) flaw: Option<DeliveryFlaw>,
     /// True if no process kills itself.
     pub(super) peace: bool,
+}
+
+impl Start {
+    /// Creates the settings that all processes of a play share. `Workers` sets the rest for each process.
+    pub(super) fn new(args: &Args, flaw: Option<DeliveryFlaw>, broker: String, database: String) -> Self {
+        let (seed, peace) = (args.seed, args.calm);
+        let (id, role, notes) = (0, Role::Relay, PathBuf::new());
+        Self { id, role, seed, broker, database, in_transaction: true, notes, flaw, peace }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -1,30 +1,19 @@
 //! The databases of the inbox, and what differs between them.
 use idempotent::{MySqlStore, PostgresStore, Store, StoreError};
 use idempotent_harness::servers::{MariaDbServer, PgBouncer, PostgresServer};
-use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Database, MySql, Pool, Postgres};
 
-/// A database.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InboxDatabase {
-    /// PostgreSQL.
-    Postgres,
-    /// PostgreSQL behind PgBouncer.
-    PgBouncer,
-    /// MariaDB, where a change of the schema commits.
-    MariaDb,
-}
+use crate::named::named;
 
-impl InboxDatabase {
-    /// Returns the name of the play on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Postgres => "postgres",
-            Self::PgBouncer => "postgres-pgbouncer",
-            Self::MariaDb => "inbox-mariadb",
-        }
+named! {
+    /// A database.
+    pub enum InboxDatabase {
+        /// PostgreSQL.
+        Postgres = "postgres",
+        /// PostgreSQL behind PgBouncer.
+        PgBouncer = "postgres-pgbouncer",
+        /// MariaDB, where a change of the schema commits.
+        MariaDb = "inbox-mariadb",
     }
 }
 

@@ -1,12 +1,10 @@
 //! A broker, as the harness sees it.
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use async_trait::async_trait;
 use idempotent_harness::proxy::Proxy;
-use serde::{Deserialize, Serialize};
 
 use super::copy::Copy;
 #[cfg(feature = "kafka")]
@@ -16,78 +14,42 @@ use super::rocket;
 #[cfg(feature = "sqs")]
 use super::sqs;
 use super::{nats, pgmq, rabbit, streams};
+use crate::named::named;
 use crate::plan::Harm;
 use crate::server::Server;
 
 /// The queue, or the stream.
 pub(crate) const QUEUE: &str = "orders";
 
-/// The brokers there are.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A quorum queue of RabbitMQ.
-    Rabbitmq,
-    /// A quorum queue of RabbitMQ 4.3 or later, with delayed retry. `IDEMPOTENT_RABBITMQ_SBIN` names such a server.
-    RabbitmqDelayedRetry,
-    /// A group of a Redis stream, on a server that writes down each change before it answers.
-    RedisStreams,
-    /// A stream of NATS JetStream, on a server that writes down each change before it answers.
-    Nats,
-    /// A queue of PGMQ.
-    Pgmq,
-    /// A topic of Kafka, whose partitions pause for a retry. Only with the feature `kafka`, whose client takes minutes to build.
-    #[cfg(feature = "kafka")]
-    Kafka,
-    /// A topic of Kafka with a retry topic. Only with the feature `kafka`.
-    #[cfg(feature = "kafka")]
-    KafkaRetryTopic,
-    /// A topic of RocketMQ. Only with the feature `rocketmq`, whose client takes minutes to build.
-    #[cfg(feature = "rocketmq")]
-    Rocketmq,
-    /// A standard queue of SQS. Only with the feature `sqs`, whose client takes minutes to build.
-    #[cfg(feature = "sqs")]
-    Sqs,
+named! {
+    /// The brokers there are.
+    pub enum Kind {
+        /// A quorum queue of RabbitMQ.
+        Rabbitmq = "rabbitmq",
+        /// A quorum queue of RabbitMQ 4.3 or later, with delayed retry. `IDEMPOTENT_RABBITMQ_SBIN` names such a server.
+        RabbitmqDelayedRetry = "rabbitmq-delayed-retry",
+        /// A group of a Redis stream, on a server that writes down each change before it answers.
+        RedisStreams = "redis-streams",
+        /// A stream of NATS JetStream, on a server that writes down each change before it answers.
+        Nats = "nats",
+        /// A queue of PGMQ.
+        Pgmq = "pgmq",
+        /// A topic of Kafka, whose partitions pause for a retry. Only with the feature `kafka`, whose client takes minutes to build.
+        #[cfg(feature = "kafka")]
+        Kafka = "kafka",
+        /// A topic of Kafka with a retry topic. Only with the feature `kafka`.
+        #[cfg(feature = "kafka")]
+        KafkaRetryTopic = "kafka-retry-topic",
+        /// A topic of RocketMQ. Only with the feature `rocketmq`, whose client takes minutes to build.
+        #[cfg(feature = "rocketmq")]
+        Rocketmq = "rocketmq",
+        /// A standard queue of SQS. Only with the feature `sqs`, whose client takes minutes to build.
+        #[cfg(feature = "sqs")]
+        Sqs = "sqs",
+    }
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::Rabbitmq,
-        Self::RabbitmqDelayedRetry,
-        Self::RedisStreams,
-        Self::Nats,
-        Self::Pgmq,
-        #[cfg(feature = "kafka")]
-        Self::Kafka,
-        #[cfg(feature = "kafka")]
-        Self::KafkaRetryTopic,
-        #[cfg(feature = "rocketmq")]
-        Self::Rocketmq,
-        #[cfg(feature = "sqs")]
-        Self::Sqs,
-    ];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rabbitmq => "rabbitmq",
-            Self::RabbitmqDelayedRetry => "rabbitmq-delayed-retry",
-            Self::RedisStreams => "redis-streams",
-            Self::Nats => "nats",
-            Self::Pgmq => "pgmq",
-            #[cfg(feature = "kafka")]
-            Self::Kafka => "kafka",
-            #[cfg(feature = "kafka")]
-            Self::KafkaRetryTopic => "kafka-retry-topic",
-            #[cfg(feature = "rocketmq")]
-            Self::Rocketmq => "rocketmq",
-            #[cfg(feature = "sqs")]
-            Self::Sqs => "sqs",
-        }
-    }
-
     /// Returns whether the broker assigns partitions to workers, and reassigns them.
     pub(super) fn rebalances(self) -> bool {
         self.name().starts_with("kafka")
@@ -106,12 +68,6 @@ impl Kind {
     /// Returns whether the broker marks each delivery after the first one of a message, but not the first one of a copy.
     pub(super) fn marks_redeliveries(self) -> bool {
         self.name().starts_with("rabbitmq")
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
     /// One of our own, with its queue.
@@ -136,7 +92,7 @@ impl Kind {
 
 /// A server, and a proxy that everybody but the judge goes through.
 #[async_trait]
-pub(super) trait Broker: fmt::Debug + Send + Sync {
+pub(super) trait Broker: Send + Sync {
     /// Returns the URL for workers.
     fn url(&self) -> String;
 
@@ -157,30 +113,28 @@ pub(super) trait Broker: fmt::Debug + Send + Sync {
     /// Returns all dead letters.
     async fn letters(&self) -> anyhow::Result<Vec<Letter>>;
 
-    /// Returns the proxy of all clients except the judge.
-    fn proxy(&self) -> &Proxy;
-
-    /// Returns the server to which faults apply.
-    fn server(&self) -> &dyn Server;
+    /// Returns the server to which faults apply, and the proxy of all clients except the judge.
+    fn place(&self) -> (&dyn Server, &Proxy);
 }
 
 /// Does it, and waits until it is done. Blocks.
 pub(super) fn suffer(broker: &dyn Broker, harm: Harm) -> anyhow::Result<()> {
+    let (server, proxy) = broker.place();
     match harm {
-        Harm::CutBroker => broker.proxy().cut_all(),
+        Harm::CutBroker => proxy.cut_all(),
         Harm::SilenceBroker(long) => {
-            broker.proxy().silence();
+            proxy.silence();
             std::thread::sleep(long);
-            broker.proxy().speak();
+            proxy.speak();
             // A connection that has lost bytes stays silent until it is closed.
-            broker.proxy().cut_all();
+            proxy.cut_all();
         }
         Harm::StopBroker(long) => {
-            broker.server().pause();
+            server.pause();
             std::thread::sleep(long);
-            broker.server().resume();
+            server.resume();
         }
-        Harm::CrashBroker => broker.server().crash(),
+        Harm::CrashBroker => server.crash(),
         other => bail!("{other:?} is not for a broker"),
     }
     Ok(())

@@ -111,7 +111,7 @@ pub(crate) async fn play(
     let began = Instant::now();
     let store = Store::start(store, folder).await?;
     let broker = kind.start().await?;
-    let broker_crashes = broker.server().is_durable();
+    let broker_crashes = broker.place().0.is_durable();
     let faults = Faults { broker: true, broker_crashes, members: kind.rebalances(), ..store.target.faults() };
     let faults = if args.calm { Faults::default() } else { faults };
     let namespace = format!("chaos{:x}", time::now());

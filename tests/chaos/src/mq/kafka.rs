@@ -16,8 +16,8 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::broker::{Broker, Letter, QUEUE};
-use super::connecting::connected;
 use super::copy::Copy;
+use crate::deadline::connected;
 use crate::server::Server;
 
 pub(super) struct Kafka {
@@ -197,12 +197,8 @@ impl Broker for Kafka {
         tokio::task::spawn_blocking(move || judge.letters()).await?
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 
@@ -221,10 +217,4 @@ fn letter(body: &[u8], key: Option<&[u8]>, headers: &OwnedHeaders) -> Letter {
     // The adapter writes its own headers after the others.
     all.sort_by_key(|(name, _)| *name == ID);
     Letter { copy, content: format!("{} key={:?} {all:?}", body.escape_ascii(), shown(key)) }
-}
-
-impl std::fmt::Debug for Kafka {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kafka").field("server", &self.server).finish_non_exhaustive()
-    }
 }

@@ -1,7 +1,7 @@
 //! NATS JetStream.
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, Context};
 use async_trait::async_trait;
@@ -14,9 +14,9 @@ use idempotent_harness::servers::NatsServer;
 use tokio::runtime::Handle;
 
 use super::broker::{Broker, Letter, QUEUE};
-use super::connecting::connected;
 use super::copy::Copy;
-use crate::server::Server;
+use crate::deadline::connected;
+use crate::server::{self, Server};
 
 pub(super) struct Nats {
     // Dropped in this order.
@@ -63,9 +63,7 @@ async fn connect(url: &str) -> anyhow::Result<Context> {
 impl Nats {
     pub(super) async fn start() -> anyhow::Result<Self> {
         // The server writes each message to its file before it confirms the message.
-        let started = tokio::task::spawn_blocking(NatsServer::start_durable).await;
-        let server = started.context("NATS does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
+        let (server, proxy) = server::start(NatsServer::start_durable).await?;
         let url = format!("nats://{}", proxy.address());
         drop(source(&url).await);
         let (publisher, judge) = (connect(&url).await?, connect(&server.url()).await?);
@@ -130,12 +128,8 @@ impl Broker for Nats {
         Ok(letters)
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 
@@ -166,10 +160,4 @@ fn decoded(encoded: &str) -> Option<String> {
         Err(_) => value.escape_ascii().to_string(),
     };
     Some(format!("{name}[0]={value}"))
-}
-
-impl std::fmt::Debug for Nats {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Nats").field("server", &self.server).finish_non_exhaustive()
-    }
 }

@@ -17,8 +17,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};
-use super::connecting::connected;
 use super::copy::Copy;
+use crate::deadline::connected;
 use crate::server::Server;
 
 pub(super) struct Pgmq {
@@ -138,12 +138,8 @@ impl Broker for Pgmq {
         rows.iter().map(|row| Ok(letter(&parsed(row, 0)?, &parsed(row, 1)?))).collect()
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 
@@ -159,10 +155,4 @@ fn letter(message: &Value, headers: &Value) -> Letter {
     let copy = all.get("copy").and_then(Value::as_str).map(str::to_owned);
     let content = format!("id={} body={body} headers={all:?} encoded={}", own["id"], own["headers"]);
     Letter { copy, content }
-}
-
-impl std::fmt::Debug for Pgmq {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pgmq").field("server", &self.server).finish_non_exhaustive()
-    }
 }

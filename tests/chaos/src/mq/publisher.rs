@@ -11,7 +11,6 @@ use super::copy::Copy;
 /// Before it is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Debug)]
 pub(super) struct Publisher {
     broker: Arc<dyn Broker>,
     /// Wrong on purpose: whatever is heard is a confirm.

@@ -15,9 +15,8 @@ use lapin::{BasicProperties, Connection, ConnectionProperties};
 pub(crate) use super::broker::QUEUE;
 use super::broker::{Broker, Letter};
 use super::copy::Copy;
-use crate::server::Server;
+use crate::server::{self, Server};
 
-#[derive(Debug)]
 pub(super) struct Rabbit {
     // Dropped in this order.
     publisher: RabbitPublisher,
@@ -55,8 +54,7 @@ pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<
 
 impl Rabbit {
     pub(super) async fn start(delayed: bool) -> anyhow::Result<Self> {
-        let server = tokio::task::spawn_blocking(RabbitServer::start).await.context("RabbitMQ does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
+        let (server, proxy) = server::start(RabbitServer::start).await?;
         let url = url(&proxy);
         declare(&url, delayed).await.context("RabbitMQ does not get ready")?;
         let publisher = RabbitPublisher::builder(&url).confirm_within(SOON).give_up_after(SOON * 2).build()?;
@@ -150,12 +148,8 @@ impl Broker for Rabbit {
         Ok(letters)
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 

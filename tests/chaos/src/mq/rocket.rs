@@ -14,7 +14,6 @@ use super::broker::{Broker, Letter, QUEUE};
 use super::copy::Copy;
 use crate::server::Server;
 
-#[derive(Debug)]
 pub(super) struct Rocket {
     // Dropped in this order.
     publisher: RocketPublisher,
@@ -145,12 +144,8 @@ impl Broker for Rocket {
         Ok(letters.iter().map(content).collect())
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 

@@ -20,9 +20,9 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};
-use super::connecting::connected;
 use super::copy::Copy;
-use crate::server::Server;
+use crate::deadline::connected;
+use crate::server::{self, Server};
 
 pub(super) struct Sqs {
     // Dropped in this order.
@@ -83,9 +83,7 @@ fn url_of(address: &str) -> String {
 
 impl Sqs {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let started = tokio::task::spawn_blocking(MotoServer::start).await;
-        let server = started.context("moto does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
+        let (server, proxy) = server::start(MotoServer::start).await?;
         let url = url_of(&proxy.address());
         drop(source(&url).await?);
         // The publisher repeats nothing by itself.
@@ -176,12 +174,8 @@ impl Broker for Sqs {
         }
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 
@@ -195,10 +189,4 @@ fn letter(body: &str, attributes: &Attributes) -> Letter {
     });
     let others: BTreeMap<_, _> = attributes.iter().filter(|(name, _)| *name != OWN).collect();
     Letter { copy: text("copy").map(str::to_owned), content: format!("{body} {own:?} {others:?}") }
-}
-
-impl std::fmt::Debug for Sqs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sqs").field("server", &self.server).finish_non_exhaustive()
-    }
 }

@@ -12,9 +12,9 @@ use redis::{AsyncConnectionConfig, Client};
 use tokio::sync::Mutex;
 
 use super::broker::{Broker, Letter, QUEUE};
-use super::connecting::connected;
 use super::copy::Copy;
-use crate::server::Server;
+use crate::deadline::connected;
+use crate::server::{self, Server};
 
 pub(super) struct Streams {
     // Dropped in this order.
@@ -58,9 +58,7 @@ async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
 
 /// Starts a server with the stream and its group.
 pub(crate) async fn start() -> anyhow::Result<(RedisServer, Proxy)> {
-    let started = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start()).await;
-    let server = started.context("Redis does not start")?;
-    let proxy = Proxy::start(&server.address()).await;
+    let (server, proxy) = server::start(|| RedisServer::builder().aof().start()).await?;
     server.command(&["XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM"]);
     Ok((server, proxy))
 }
@@ -166,12 +164,8 @@ impl Broker for Streams {
         letters.collect()
     }
 
-    fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    fn server(&self) -> &dyn Server {
-        &self.server
+    fn place(&self) -> (&dyn Server, &Proxy) {
+        (&self.server, &self.proxy)
     }
 }
 
@@ -188,10 +182,4 @@ fn letter(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Letter {
     let kept = fields.iter().filter(|(name, _)| !name.starts_with(MARK.as_bytes()));
     let text = kept.map(|(name, value)| format!("{}={}", name.escape_ascii(), value.escape_ascii()));
     Letter { copy, content: text.collect::<Vec<_>>().join(" ") }
-}
-
-impl std::fmt::Debug for Streams {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Streams").field("server", &self.server).finish_non_exhaustive()
-    }
 }

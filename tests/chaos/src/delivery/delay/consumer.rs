@@ -3,28 +3,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::{DelayDelivery, DelayQueue, DelaySource, RetryDelay, RollbackResult};
-use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule};
-use idempotent::{Executor, Policy, Scene, SqliteStore, idempotent};
+use idempotent::mq::{Message, Messages};
+use idempotent::{Executor, SqliteStore, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 use tokio::time::sleep;
 
 use super::note::{Body, Note, Topic};
 use super::{RETRIES, topics};
 use crate::delivery::process::{Point, ProcessContext, Stop, now, stopped};
-use crate::delivery::{DeliveryFlaw, effects};
+use crate::delivery::{DeliveryFlaw, consumers, effects};
 use crate::failed::Failed;
 
 /// Taken at once by a taker.
 const ROOM: usize = 6;
 /// The range of delays of a rollback.
 const AGAIN_MS: (u64, u64) = (10, 60);
-/// The lease of a record that is claimed before its transaction.
-const LEASE: Duration = Duration::from_secs(1);
 /// The pause after an error of the server.
 const REST: Duration = Duration::from_millis(50);
-/// The time for running handlers after the stop signal.
-const GRACE: Duration = Duration::from_secs(5);
-
 struct Worker {
     context: Arc<ProcessContext>,
     executor: Executor,
@@ -34,10 +29,7 @@ struct Worker {
 
 impl Worker {
     async fn new(context: &Arc<ProcessContext>) -> anyhow::Result<Arc<Self>> {
-        let policy = Policy::new().max_retries(RETRIES).lease(LEASE).retry_delay(REST / 4).retry_delay_max(REST);
-        let policy = policy.in_flight_delay(REST).in_flight_delay_max(REST * 2);
-        let store = SqliteStore::open(&context.start.database).await?;
-        let executor = Executor::builder(store).policy(Scene::Mq, policy).build()?;
+        let executor = consumers::limited(SqliteStore::open(&context.start.database).await?, RETRIES)?;
         let pool = effects::pool(&context.start.database).await?;
         Ok(Arc::new(Self { context: context.clone(), executor, pool }))
     }
@@ -110,21 +102,12 @@ pub(in crate::delivery) async fn consume(context: &Arc<ProcessContext>, stop: St
         async move {
             let delivery = &message.delivery;
             let (id, delivered) = (delivery.id.clone().unwrap_or_default(), delivery.delivered.unwrap_or_default());
-            let answer = worker.handle(Topic::Work, &id, delivered, &delivery.body).await;
+            let handled = worker.handle(Topic::Work, &id, delivered, &delivery.body).await;
             worker.context.may_die(Point::BeforeSettling);
-            match answer {
-                Ok(()) => HandlerResult::Done,
-                Err(Failed) => HandlerResult::Again { after: None, error: "it fails".into() },
-            }
+            consumers::answer(handled)
         }
     });
-    let consumer = Consumer::builder(DelaySource::new(&queue), "delay", &executor)
-        .concurrency(4)
-        .grace(GRACE)
-        .schedule(Schedule::exponential(Duration::from_millis(10), Duration::from_millis(60)))
-        .build(handling)?;
-    consumer.run(stopped(stop)).await?;
-    Ok(())
+    consumers::run(DelaySource::new(&queue), "delay", &executor, handling, stop, |consumer| consumer).await
 }
 
 /// Receives, commits and rolls back until the stop signal.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::RETRIES;
 use super::note::{Body, Note, Off, Time, Topic, own_id};
 use crate::delivery::effects;
-use crate::delivery::phases::Stage;
+use crate::delivery::phases::{Deaths, Stage};
 use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
@@ -35,7 +35,7 @@ pub(super) struct Tally {
     off_in_time: u64,
     rolled_back: u64,
     dead: u64,
-    died: BTreeMap<Point, u64>,
+    died: Deaths,
 }
 
 /// The message that a producer is about to send.
@@ -133,7 +133,7 @@ impl Book {
                 self.tally.rolled_back += 1;
                 self.back.insert((place(topic, id), *delivered), asked + delay);
             }
-            Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
+            Note::Dies(point) => self.tally.died.add(*point),
         }
     }
 
@@ -254,10 +254,7 @@ impl Tally {
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 15);
-        verdict.tell("processes killed", stage.workers.kills, some * 4);
-        verdict.tell("processes stopped", stage.workers.pauses, some);
-        verdict.tell("connections cut", stage.harms.cuts, some);
-        verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
+        stage.tell(verdict, some * 4, some, ("crashes of Redis", u64::from(seconds >= 5)));
         verdict.tell("accepted", self.sent, some * 40);
         verdict.tell("merged or known", self.merged, some);
         verdict.tell("sent again", self.unsure, some);
@@ -265,7 +262,7 @@ impl Tally {
         verdict.tell("called off in time", self.off_in_time, some);
         verdict.tell("rolled back", self.rolled_back, some * 5);
         verdict.tell("dead letters", self.dead, some);
-        for (point, name) in [
+        let points = [
             (Point::BeforeSend, "deaths before a send"),
             (Point::AfterSend, "deaths in a send"),
             (Point::AfterTake, "deaths behind a take"),
@@ -273,9 +270,8 @@ impl Tally {
             (Point::InTransaction, "deaths in a transaction"),
             (Point::BeforeSettling, "deaths before settling"),
             (Point::AtSettling, "deaths in settling"),
-        ] {
-            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
-        }
+        ];
+        self.died.tell(verdict, &points, long);
     }
 }
 

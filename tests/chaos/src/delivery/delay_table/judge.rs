@@ -3,8 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::site::Remaining;
 use super::statements::Task;
-use super::{Note, RETRIES, Time};
-use crate::delivery::phases::Stage;
+use super::{Note, Time};
+use crate::delivery::consumers::RETRIES;
+use crate::delivery::phases::{Deaths, Stage};
 use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
@@ -17,7 +18,7 @@ pub(super) struct Tally {
     cancelled_in_time: u64,
     redelivered: u64,
     dead: u64,
-    died: BTreeMap<Point, u64>,
+    died: Deaths,
 }
 
 /// The notes by subject.
@@ -43,7 +44,7 @@ pub(super) fn judge(notes: &[(u32, Note)], left: &Remaining) -> (Tally, Vec<Stri
             Note::Cancelled { id, heard } => _ = seen.cancelled.insert(id, *heard),
             Note::Began { id, at } => seen.began.entry(id).or_default().push(*at),
             Note::Fails { id } => *seen.failed.entry(id).or_default() += 1,
-            Note::Dies(point) => *tally.died.entry(*point).or_default() += 1,
+            Note::Dies(point) => tally.died.add(*point),
         }
     }
     let tasks: BTreeMap<&str, &Task> = left.tasks.iter().map(|task| (task.id.as_str(), task)).collect();
@@ -125,26 +126,21 @@ impl Tally {
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);
-        let server = u64::from(!stage.servers.is_empty());
-        verdict.tell("processes killed", stage.workers.kills, some * 3);
-        verdict.tell("processes stopped", stage.workers.pauses, some);
-        verdict.tell("connections cut", stage.harms.cuts, some * server);
-        verdict.tell("crashes of servers", stage.harms.crashes, u64::from(seconds >= 5) * server);
+        stage.tell(verdict, some * 3, some, ("crashes of servers", u64::from(seconds >= 5)));
         verdict.tell("scheduled", self.scheduled, some * 20);
         verdict.tell("scheduled alone", self.alone, some * 3);
         verdict.tell("rolled back", self.rolled_back, some);
         verdict.tell("cancelled in time", self.cancelled_in_time, some);
         verdict.tell("deliveries after the first", self.redelivered, some * 2);
         verdict.tell("dead letters", self.dead, u64::from(seconds >= 5));
-        for (point, name) in [
+        let points = [
             (Point::AfterSend, "deaths in scheduling"),
             (Point::AtCommit, "deaths at a commit"),
             (Point::BeforeEffect, "deaths before an effect"),
             (Point::InTransaction, "deaths in a transaction"),
             (Point::BeforeSettling, "deaths before settling"),
-        ] {
-            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
-        }
+        ];
+        self.died.tell(verdict, &points, long);
     }
 }
 

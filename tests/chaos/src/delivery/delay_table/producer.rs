@@ -41,7 +41,7 @@ pub(in crate::delivery) async fn produce(context: &Arc<ProcessContext>) -> anyho
 }
 
 async fn produce_on<Db: TaskTables>(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
-    let open = OpenTable::<Db>::reach(&context.start.database).await?;
+    let open = OpenTable::<Db>::reach(&context.start.database).await;
     let producer = Arc::new(Producer { context: context.clone(), open });
     let (mut at_work, mut count) = (JoinSet::new(), 0);
     while !context.is_peace() {

@@ -5,10 +5,10 @@ use anyhow::Context;
 use idempotent::delay::{DelayTable, DelayTableDeadLetters};
 use idempotent::mq::{DeadLetters, StoredLetter};
 use sqlx::Pool;
-use tokio::time::sleep;
 
 use super::VISIBILITY;
 use super::statements::{Task, TaskTables};
+use crate::deadline::connected;
 
 /// The interval at which consumers look for tasks of other processes.
 const POLL: Duration = Duration::from_millis(50);
@@ -38,14 +38,8 @@ impl<Db: TaskTables> OpenTable<Db> {
     }
 
     /// Opens the database once it can be reached.
-    pub(super) async fn reach(url: &str) -> anyhow::Result<Self> {
-        loop {
-            match Self::open(url, false).await {
-                Ok(open) => return Ok(open),
-                Err(error) => eprintln!("no database: {error:#}"),
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+    pub(super) async fn reach(url: &str) -> Self {
+        connected(|| Self::open(url, false)).await
     }
 
     async fn open(url: &str, create: bool) -> anyhow::Result<Self> {

@@ -4,12 +4,12 @@ use std::future::Future;
 use idempotent::Timestamp;
 use sqlx::{MySql, Postgres, QueryBuilder, Sqlite};
 
-use crate::delivery::database::Database;
+use crate::delivery::database::{Database, EFFECTS};
 
 const TABLES: [&str; 2] = [
     "CREATE TABLE tasks (id varchar(40) PRIMARY KEY, due bigint NOT NULL, poison boolean NOT NULL, \
      bound boolean NOT NULL)",
-    "CREATE TABLE effects (id varchar(40) NOT NULL)",
+    EFFECTS,
 ];
 
 /// A row of the producer's table.
@@ -31,14 +31,8 @@ pub(super) trait TaskTables: Database {
     /// Writes the row of a task.
     fn write(connection: &mut Self::Connection, task: &Task) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Writes the effect of a task.
-    fn effect(connection: &mut Self::Connection, id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
-
     /// Returns all rows of tasks.
     fn tasks(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<Vec<Task>>> + Send;
-
-    /// Returns the ids of all effects.
-    fn effects(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 }
 
 macro_rules! task_tables {
@@ -59,12 +53,6 @@ macro_rules! task_tables {
                 insert.build().execute(connection).await.map(drop)
             }
 
-            async fn effect(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
-                let mut insert = QueryBuilder::<$db>::new("INSERT INTO effects (id) VALUES (");
-                insert.push_bind(id).push(")");
-                insert.build().execute(connection).await.map(drop)
-            }
-
             async fn tasks(connection: &mut Self::Connection) -> sqlx::Result<Vec<Task>> {
                 let rows = sqlx::query_as("SELECT id, due, poison, bound FROM tasks");
                 let rows: Vec<(String, i64, bool, bool)> = rows.fetch_all(connection).await?;
@@ -72,10 +60,6 @@ macro_rules! task_tables {
                     Task { id, due: Timestamp(due.cast_unsigned()), poison, bound }
                 };
                 Ok(rows.into_iter().map(task).collect())
-            }
-
-            async fn effects(connection: &mut Self::Connection) -> sqlx::Result<Vec<String>> {
-                sqlx::query_scalar("SELECT id FROM effects").fetch_all(connection).await
             }
         }
     )+};

@@ -1,19 +1,14 @@
 //! Annotated handlers that come after each other, each after the one that it names.
-mod numbered;
-
 use std::sync::Arc;
-use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
-use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule};
+use idempotent::mq::{HandlerResult, Message, Messages};
 use idempotent::{Executor, Rejection, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{Link, Note, executor, queue};
-use crate::delivery::process::{Point, ProcessContext, Stop, now, stopped};
-use crate::delivery::{DeliveryFlaw, effects};
-
-const GRACE: Duration = Duration::from_secs(5);
+use crate::delivery::process::{Point, ProcessContext, Stop, now};
+use crate::delivery::{DeliveryFlaw, consumers, effects};
 
 #[derive(Debug)]
 enum Failed {
@@ -89,6 +84,44 @@ async fn at_once(worker: &Worker, link: Link) -> Result<(), Failed> {
     Ok(effects::put(&worker.pool, &link.name(), link.number).await?)
 }
 
+/// Handlers of links that are numbers of a registered stream.
+mod numbered {
+    use super::*;
+
+    #[idempotent(
+        key = (link.chain, link.number),
+        sequence = (link.chain, link.number),
+        scope = "streams",
+        on_broken_order = skip("5s"),
+    )]
+    pub(super) async fn beside(worker: &Worker, link: Link) -> Result<(), Failed> {
+        worker.beside(link).await
+    }
+
+    #[idempotent(
+        key = (link.chain, link.number),
+        sequence = (link.chain, link.number),
+        scope = "streams",
+        on_broken_order = skip("5s"),
+        transaction = leased(tx),
+    )]
+    pub(super) async fn within(worker: &Worker, link: Link, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
+        worker.within(link, tx).await
+    }
+
+    /// A handler for both stores, in which some links always fail.
+    #[idempotent(
+        key = (link.chain, link.number),
+        sequence = (link.chain, link.number),
+        scope = "streams",
+        on_broken_order = skip("5s"),
+    )]
+    pub(super) async fn broken(worker: &Worker, link: Link) -> Result<(), Failed> {
+        worker.begins(link);
+        Err(Failed::ByItself)
+    }
+}
+
 impl Worker {
     async fn beside(&self, link: Link) -> Result<(), Failed> {
         self.begins(link);
@@ -132,15 +165,8 @@ pub(in crate::delivery) async fn consume(context: &Arc<ProcessContext>, stop: St
     let executor = executor(context).await?;
     let own = executor.clone();
     let handling = Messages::<Link>::json().annotated(move |message| handle(worker.clone(), own.clone(), message));
-    let consumer = Consumer::builder(DelaySource::new(&queue), "chains", &executor)
-        .concurrency(8)
-        .grace(GRACE)
-        .schedule(Schedule::exponential(Duration::from_millis(10), Duration::from_millis(60)))
-        // Links that wait are delivered again and again.
-        .max_deliveries(1_000_000)
-        .build(handling)?;
-    consumer.run(stopped(stop)).await?;
-    Ok(())
+    let settings = |consumer| consumers::returning(consumer).concurrency(8);
+    consumers::run(DelaySource::new(&queue), "chains", &executor, handling, stop, settings).await
 }
 
 async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> HandlerResult {
@@ -157,10 +183,5 @@ async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>)
         worker.context.notes.write(&Note::Deferred { link, came, at: now().0 });
     }
     worker.context.may_die(Point::BeforeSettling);
-    match answer {
-        Ok(()) => HandlerResult::Done,
-        Err(Failed::Deferred | Failed::Rejected | Failed::ByItself) => {
-            HandlerResult::Again { after: None, error: "it fails".into() }
-        }
-    }
+    consumers::answer(answer)
 }

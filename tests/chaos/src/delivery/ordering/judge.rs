@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Link, Note};
 use crate::delivery::effects;
-use crate::delivery::phases::Stage;
+use crate::delivery::phases::{Deaths, Stage};
 use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     put_off: u64,
     excused: u64,
     dead: u64,
-    died: BTreeMap<Point, u64>,
+    died: Deaths,
 }
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Book {
             Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
             Note::Deferred { link, came, at } => self.put_off.entry(link.name()).or_default().push((*came, *at)),
             Note::Runs { link, at } => self.runs.entry(link.name()).or_default().push(*at),
-            Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
+            Note::Dies(point) => self.tally.died.add(*point),
         }
     }
 
@@ -178,10 +178,7 @@ impl Tally {
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);
-        verdict.tell("processes killed", stage.workers.kills, some * 3);
-        verdict.tell("processes stopped", stage.workers.pauses, some);
-        verdict.tell("connections cut", stage.harms.cuts, some);
-        verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
+        stage.tell(verdict, some * 3, some, ("crashes of Redis", u64::from(seconds >= 5)));
         verdict.tell("links", self.links, some * 20);
         verdict.tell("streams registered", self.streams, some);
         let [chains, streams] = self.in_order;
@@ -194,14 +191,13 @@ impl Tally {
         verdict.tell("put off", self.put_off, some * 10);
         verdict.tell("predecessors nobody had seen", self.excused, 0);
         verdict.tell("dead letters", self.dead, u64::from(seconds >= 5));
-        for (point, name) in [
+        let points = [
             (Point::BeforeSend, "deaths before a send"),
             (Point::AfterSend, "deaths in a send"),
             (Point::BeforeEffect, "deaths before an effect"),
             (Point::BeforeSettling, "deaths before settling"),
-        ] {
-            verdict.tell(name, self.died.get(&point).copied().unwrap_or_default(), long);
-        }
+        ];
+        self.died.tell(verdict, &points, long);
     }
 }
 

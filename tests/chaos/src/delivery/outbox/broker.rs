@@ -12,59 +12,33 @@ use idempotent_harness::proxy::Proxy;
 #[cfg(feature = "rocketmq")]
 use idempotent_harness::servers::RocketServer;
 use idempotent_harness::servers::{RabbitServer, RedisServer};
-use tokio::time::sleep;
 
 use super::rabbit;
 use super::remaining::Accepted;
+use crate::deadline::connected;
 use crate::delivery::phases::unsettled;
 #[cfg(feature = "rocketmq")]
 use crate::mq::rocket;
 use crate::mq::{QUEUE, streams};
-use crate::server::Server;
+use crate::named::named;
+use crate::server::{self, Server};
 
-/// The kind of the broker.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum OutboxBroker {
-    /// The delay queue, on Redis.
-    Delay,
-    /// A quorum queue of RabbitMQ.
-    Rabbitmq,
-    /// A stream, on Redis.
-    Streams,
-    /// A topic of RocketMQ.
-    #[cfg(feature = "rocketmq")]
-    Rocketmq,
+named! {
+    /// The kind of the broker.
+    pub enum OutboxBroker {
+        /// The delay queue, on Redis.
+        Delay = "delay",
+        /// A quorum queue of RabbitMQ.
+        Rabbitmq = "rabbitmq",
+        /// A stream, on Redis.
+        Streams = "redis-streams",
+        /// A topic of RocketMQ.
+        #[cfg(feature = "rocketmq")]
+        Rocketmq = "rocketmq",
+    }
 }
 
 impl OutboxBroker {
-    /// All kinds.
-    pub const ALL: &[Self] = &[
-        Self::Delay,
-        Self::Rabbitmq,
-        Self::Streams,
-        #[cfg(feature = "rocketmq")]
-        Self::Rocketmq,
-    ];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Delay => "delay",
-            Self::Rabbitmq => "rabbitmq",
-            Self::Streams => "redis-streams",
-            #[cfg(feature = "rocketmq")]
-            Self::Rocketmq => "rocketmq",
-        }
-    }
-
-    /// Returns the kind with this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|broker| broker.name() == name)
-    }
-
     /// Returns the address for processes, which contains the kind.
     fn address(self, url: &str) -> String {
         format!("{} {url}", self.name())
@@ -117,9 +91,7 @@ impl Broker {
     pub(super) async fn start(kind: OutboxBroker) -> anyhow::Result<Started> {
         match kind {
             OutboxBroker::Delay => {
-                let server = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start());
-                let server = server.await.context("Redis does not start")?;
-                let proxy = Proxy::start(&server.address()).await;
+                let (server, proxy) = server::start(|| RedisServer::builder().aof().start()).await?;
                 let broker = Self::Delay(builder(&server.url()).connect().await?);
                 Ok(Started { broker, by_proxy: kind.address(&proxy.url()), server: (Arc::new(server), proxy) })
             }
@@ -136,9 +108,8 @@ impl Broker {
                 Ok(Started { broker: Self::Rocketmq(server.clone()), by_proxy, server: (server, proxy) })
             }
             OutboxBroker::Rabbitmq => {
-                let server = tokio::task::spawn_blocking(RabbitServer::start).await;
-                let server = Arc::new(server.context("RabbitMQ does not start")?);
-                let proxy = Proxy::start(&server.address()).await;
+                let (server, proxy) = server::start(RabbitServer::start).await?;
+                let server = Arc::new(server);
                 rabbit::declare(&server).await.context("RabbitMQ does not get ready")?;
                 let by_proxy = kind.address(&server.url().replace(&server.address(), &proxy.address()));
                 Ok(Started { broker: Self::Rabbitmq(server.clone()), by_proxy, server: (server, proxy) })
@@ -231,11 +202,5 @@ fn builder(url: &str) -> DelayQueueBuilder {
 
 /// Connects to the queue once the server can be reached.
 pub(super) async fn queue(url: &str) -> DelayQueue {
-    loop {
-        match builder(url).connect().await {
-            Ok(queue) => return queue,
-            Err(error) => eprintln!("no queue: {error}"),
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+    connected(|| builder(url).connect()).await
 }

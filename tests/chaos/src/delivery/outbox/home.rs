@@ -1,12 +1,10 @@
 //! The open stores and outboxes of a process.
-use std::time::Duration;
-
 use idempotent::outbox::Outbox;
 use sqlx::Pool;
-use tokio::time::sleep;
 
 use super::UNWANTED;
 use super::statements::Statements;
+use crate::deadline::connected;
 
 /// The open stores and outboxes of a database.
 pub(super) struct Home<Db: Statements> {
@@ -28,14 +26,8 @@ impl<Db: Statements> Home<Db> {
     }
 
     /// Opens the database once it can be reached.
-    pub(super) async fn reach(url: &str) -> anyhow::Result<Self> {
-        loop {
-            match Self::open(url, false).await {
-                Ok(home) => return Ok(home),
-                Err(error) => eprintln!("no database: {error:#}"),
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+    pub(super) async fn reach(url: &str) -> Self {
+        connected(|| Self::open(url, false)).await
     }
 
     async fn open(url: &str, create: bool) -> anyhow::Result<Self> {

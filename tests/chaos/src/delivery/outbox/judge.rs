@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use idempotent::outbox::OutboxStatus;
 
 use super::remaining::{Kept, Left};
-use super::{MOST_SENDS, Note, RETRIES, UNWANTED};
-use crate::delivery::phases::Stage;
+use super::{MOST_SENDS, Note, UNWANTED};
+use crate::delivery::consumers::RETRIES;
+use crate::delivery::phases::{Deaths, Stage};
 use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
@@ -22,7 +23,7 @@ pub(super) struct Tally {
     void: u64,
     given_up: u64,
     alarms: u64,
-    died: BTreeMap<Point, u64>,
+    died: Deaths,
 }
 
 /// The positions at which the broker accepted a message, by message. Positions sort in order of acceptance.
@@ -46,7 +47,7 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
             Note::Fails { id } => *runs.entry(id.as_str()).or_default() += 1,
             Note::RolledBack { messages } => tally.rolled_back += messages,
             Note::Alarmed { outbox, seq, sends } => alarms.push((outbox.as_str(), *seq, *sends)),
-            Note::Dies(point) => *tally.died.entry(*point).or_default() += 1,
+            Note::Dies(point) => tally.died.add(*point),
         }
     }
     for accepted in accepted.values_mut() {
@@ -180,10 +181,7 @@ impl Tally {
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);
-        verdict.tell("processes killed", stage.workers.kills, some * 3);
-        verdict.tell("processes stopped", stage.workers.pauses, some);
-        verdict.tell("connections cut", stage.harms.cuts, some);
-        verdict.tell("crashes of servers", stage.harms.crashes, u64::from(seconds >= 5));
+        stage.tell(verdict, some * 3, some, ("crashes of servers", u64::from(seconds >= 5)));
         verdict.tell("messages committed", self.committed, some * 20);
         verdict.tell("messages rolled back", self.rolled_back, some);
         verdict.tell("deliveries", self.delivered, some * 20);
@@ -193,25 +191,22 @@ impl Tally {
         verdict.tell("void stubs", self.void, long);
         verdict.tell("given up", self.given_up, u64::from(seconds >= 5));
         verdict.tell("alarms", self.alarms, u64::from(seconds >= 5));
-        let deaths = |point: Point| self.died.get(&point).copied().unwrap_or_default();
         // By the batch, of which there are few while a broker is away.
         let sendings = [
             (Point::BeforeSend, "deaths before a sending"),
             (Point::AtSending, "deaths in a sending"),
             (Point::AfterSend, "deaths behind a sending"),
         ];
-        verdict.tell("deaths around a sending", sendings.iter().map(|(point, _)| deaths(*point)).sum(), long);
-        for (point, name) in sendings.into_iter().chain([(Point::AfterAlarm, "deaths behind an alarm")]) {
-            verdict.tell(name, deaths(point), 0);
-        }
-        for (point, name) in [
+        verdict.tell("deaths around a sending", sendings.iter().map(|(point, _)| self.died.of(*point)).sum(), long);
+        self.died.tell(verdict, &sendings, 0);
+        self.died.tell(verdict, &[(Point::AfterAlarm, "deaths behind an alarm")], 0);
+        let points = [
             (Point::AtCommit, "deaths at a commit"),
             (Point::BeforeEffect, "deaths before an effect"),
             (Point::InTransaction, "deaths in a transaction"),
             (Point::BeforeSettling, "deaths before settling"),
-        ] {
-            verdict.tell(name, deaths(point), long);
-        }
+        ];
+        self.died.tell(verdict, &points, long);
     }
 }
 

@@ -23,7 +23,7 @@ pub(in crate::delivery) async fn relay(context: &Arc<ProcessContext>, stop: Stop
 }
 
 async fn relay_of<Db: Statements>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
-    let home = Home::<Db>::reach(&context.start.database).await?;
+    let home = Home::<Db>::reach(&context.start.database).await;
     let inner = broker::publisher(&context.start.broker).await?;
     let (broker, _) = OutboxBroker::of(&context.start.broker)?;
     let publisher = Arc::new(DyingPublisher { inner, context: context.clone(), doomed: doomed(broker) });

@@ -55,7 +55,7 @@ pub(super) async fn left<Db: Statements>(home: &Home<Db>, broker: &Broker) -> an
 async fn read<Db: Statements>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
     let mut connection = home.pool.acquire().await.context("the database is gone")?;
     let written = Db::written(&mut connection).await?;
-    let [unwanted, effects] = Db::rest(&mut connection).await?;
+    let (unwanted, effects) = (Db::unwanted(&mut connection).await?, Db::effects(&mut connection).await?);
     drop(connection);
     Ok(Left {
         written,

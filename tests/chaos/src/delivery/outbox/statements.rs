@@ -5,7 +5,7 @@ use std::future::Future;
 use sqlx::{MySql, Postgres, QueryBuilder, Sqlite};
 
 use super::AGGREGATES;
-use crate::delivery::database::Database;
+use crate::delivery::database::{Database, EFFECTS};
 
 /// One statement each: MariaDB commits after each of them.
 const TABLES: [&str; 4] = [
@@ -13,7 +13,7 @@ const TABLES: [&str; 4] = [
     "CREATE TABLE written (id varchar(40) PRIMARY KEY, aggregate varchar(20) NOT NULL, version bigint NOT NULL, \
      poison boolean NOT NULL, void boolean NOT NULL DEFAULT false)",
     "CREATE TABLE unwanted (id varchar(40) PRIMARY KEY)",
-    "CREATE TABLE effects (id varchar(40) NOT NULL)",
+    EFFECTS,
 ];
 
 /// A message whose transaction has committed, by the writer's own table.
@@ -51,15 +51,13 @@ pub(super) trait Statements: Database {
 
     fn call_off(connection: &mut Self::Connection, id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    fn effect(connection: &mut Self::Connection, id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
-
     /// Returns all committed messages by id.
     fn written(
         connection: &mut Self::Connection,
     ) -> impl Future<Output = sqlx::Result<BTreeMap<String, Written>>> + Send;
 
-    /// Returns the ids of the messages without a receiver, and those of the effects.
-    fn rest(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<[Vec<String>; 2]>> + Send;
+    /// Returns the ids of the messages without a receiver.
+    fn unwanted(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 }
 
 /// Executes a statement that consists of texts and values, and returns its result.
@@ -111,10 +109,6 @@ macro_rules! statements {
                 execute!($db, connection, "UPDATE written SET void = true WHERE id = ", id, "").map(drop)
             }
 
-            async fn effect(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
-                execute!($db, connection, "INSERT INTO effects (id) VALUES (", id, ")").map(drop)
-            }
-
             async fn written(connection: &mut Self::Connection) -> sqlx::Result<BTreeMap<String, Written>> {
                 let rows = sqlx::query_as("SELECT id, aggregate, version, poison, void FROM written");
                 let rows: Vec<(String, String, i64, bool, bool)> = rows.fetch_all(connection).await?;
@@ -122,10 +116,8 @@ macro_rules! statements {
                 Ok(rows.into_iter().map(written).collect())
             }
 
-            async fn rest(connection: &mut Self::Connection) -> sqlx::Result<[Vec<String>; 2]> {
-                let unwanted = sqlx::query_scalar("SELECT id FROM unwanted").fetch_all(&mut *connection).await?;
-                let effects = sqlx::query_scalar("SELECT id FROM effects").fetch_all(connection).await?;
-                Ok([unwanted, effects])
+            async fn unwanted(connection: &mut Self::Connection) -> sqlx::Result<Vec<String>> {
+                sqlx::query_scalar("SELECT id FROM unwanted").fetch_all(connection).await
             }
         }
     )+};

@@ -36,7 +36,7 @@ pub(in crate::delivery) async fn write(context: &Arc<ProcessContext>) -> anyhow:
 }
 
 async fn write_to<Db: Statements>(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
-    let home = Home::<Db>::reach(&context.start.database).await?;
+    let home = Home::<Db>::reach(&context.start.database).await;
     let (broker, _) = OutboxBroker::of(&context.start.broker)?;
     let writer = Writer { context: context.clone(), home, topic: broker.topic() };
     let mut count = 0;
