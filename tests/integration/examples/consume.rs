@@ -7,7 +7,7 @@ mod malformed;
 mod options;
 mod queues;
 mod redis;
-mod shared;
+pub(crate) mod shared;
 mod sources;
 mod sql;
 pub(crate) mod support;
