@@ -18,7 +18,7 @@ const QUEUES: u32 = 4;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Broker {
-    /// rocketmq://HOST:PORT of a name server, or amqp://…
+    /// rocketmq://HOST or rocketmqs://… of a name server, or amqp://…
     #[arg(long)]
     broker: String,
 }
@@ -70,7 +70,7 @@ impl Broker {
         if cfg!(not(feature = "rocketmq")) && self.broker.starts_with("rocketmq:") {
             bail!("--broker: this build has no RocketMQ; add `--features rocketmq`");
         }
-        bail!("--broker: expected rocketmq://HOST:PORT or amqp://…");
+        bail!("--broker: expected rocketmq://HOST, rocketmqs://… or amqp://…");
     }
 }
 

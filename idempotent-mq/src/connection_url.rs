@@ -56,6 +56,14 @@ pub struct UrlError {
     rule: Box<str>,
 }
 
+impl UrlError {
+    /// Returns the rule that the URL breaks, and the remedy.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+}
+
 impl From<UrlError> for SourceError {
     fn from(error: UrlError) -> Self {
         Self::new(SourceErrorKind::Fatal, error.to_string())
@@ -74,9 +82,7 @@ impl UrlForm {
     /// Creates the error of a URL that breaks this rule.
     #[must_use]
     pub fn error(&self, url: &str, rule: impl Into<Box<str>>) -> UrlError {
-        // A text without a scheme may be a password.
-        let url = if url.contains("://") { masked(url) } else { "…".into() };
-        UrlError { url, rule: rule.into() }
+        UrlError { url: shown(url), rule: rule.into() }
     }
 
     /// Returns the form and its parameters as a table in Markdown.
@@ -111,9 +117,12 @@ impl UrlForm {
         if !self.schemes.contains(&scheme) {
             return Err(form());
         }
+        // A value may contain an `@`, which is no end of a password.
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let query = query.split_once('#').map_or(query, |(query, _)| query);
         let parsed = authority(rest)?;
         let hosts: Vec<String> = parsed.hosts.iter().map(|(host, port)| address(host, *port)).collect();
-        if parsed.hosts.iter().any(|(host, _)| host.is_empty() || host.contains(char::is_whitespace)) {
+        if parsed.hosts.iter().any(|(host, _)| host.is_empty() || host.contains([' ', ';'])) {
             return Err(form());
         }
         let text = |text: &str| decoded(text).ok_or("a `%` is not followed by two hexadecimal digits");
@@ -121,11 +130,12 @@ impl UrlForm {
             Some((user, password)) => (Some(text(user)?), Some(text(password)?).filter(|text| !text.is_empty())),
             None => (None, None),
         };
-        let tail = parsed.tail.split_once('#').map_or(parsed.tail, |(tail, _)| tail);
-        let (path, query) = tail.split_once('?').map_or((tail, ""), |(path, query)| (path, query));
+        let path = parsed.tail.split_once('#').map_or(parsed.tail, |(path, _)| path);
         let mut parameters: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` has no value; use NAME=VALUE"))?;
+            let (name, value) = part
+                .split_once('=')
+                .ok_or("a parameter has no value; use NAME=VALUE, and percent-encode `&` in values")?;
             self.check_parameter(name)?;
             if parameters.iter().any(|(known, _)| known == name) {
                 return Err(format!("the parameter `{name}` is set twice"));
@@ -147,6 +157,11 @@ impl UrlForm {
             None => format!("unknown parameter `{name}`; there are no parameters"),
         })
     }
+}
+
+/// Returns the URL without secrets. A text without a scheme may be a password.
+fn shown(url: &str) -> Box<str> {
+    if url.contains("://") { masked(url) } else { "…".into() }
 }
 
 /// Returns whether a name is the known one, in which `NAME` stands for any text.
@@ -185,7 +200,7 @@ impl<S: Into<String>> From<S> for ServerUrl {
 
 impl fmt::Debug for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&masked(&self.0))
+        f.write_str(&shown(&self.0))
     }
 }
 
@@ -276,7 +291,9 @@ mod tests {
             url.parameters().collect::<Vec<_>>(),
             [("tls_ca", "/a&b.pem"), ("client.rack", "r1"), ("options[a]", "b")]
         );
+        assert_eq!(FORM.parse("t://token@h?tls_ca=/a@2.pem").unwrap().parameter("tls_ca"), Some("/a@2.pem"));
         assert_eq!(FORM.parse("t://token@h").unwrap().user(), Some(("token", None)));
+        assert_eq!(format!("{:?} {:?}", ServerUrl::from("s3cret"), ServerUrl::from("t://u:s3cret@h")), "… t://u:***@h");
         let shown = format!("{url:?}");
         assert!(!shown.contains("ss:w") && !shown.contains("pem") && shown.contains("client.rack"), "{shown}");
     }
@@ -298,7 +315,9 @@ mod tests {
             ("t://h?something=x", "unknown parameter `something`; known are tls_ca, member, NAME.NAME, options[NAME]"),
             ("t://h?options[a]x=x", "unknown parameter `options[a]x`"),
             ("t://h?xoptions[a]=x", "unknown parameter `xoptions[a]`"),
-            ("t://h?member", "`member` has no value; use NAME=VALUE"),
+            ("t://h?member", "a parameter has no value; use NAME=VALUE"),
+            ("t://a:1;b:2", "use `t://HOST`"),
+            ("t://u:s3cret?x@h", "the port is not a number"),
             ("t://h?member=a&member=b", "the parameter `member` is set twice"),
             ("t://h?member=%z", "a `%` is not followed by two hexadecimal digits"),
         ] {

@@ -5,6 +5,9 @@ mod diagnosis;
 mod lifetime;
 pub(crate) mod notifications;
 pub(crate) mod single_flight;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 pub(crate) mod tls;
 pub(crate) mod url;
 mod watchdog;

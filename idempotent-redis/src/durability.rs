@@ -72,7 +72,8 @@ impl Durability {
         }
     }
 
-    /// Returns the command that waits, with a timeout of at least 1 ms: 0 would wait forever. The command follows the writes on the same connection.
+    /// Returns the command that waits, with a timeout of at least 1 ms: 0 would wait forever. The command follows the writes on the
+    /// same connection.
     pub(crate) fn command(self) -> Option<Cmd> {
         let mut cmd = Cmd::new();
         match self {

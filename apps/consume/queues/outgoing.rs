@@ -60,7 +60,7 @@ fn outgoing(number: u64, mut body: Vec<u8>) -> Outgoing {
 }
 
 /// Messages under way at once.
-const IN_FLIGHT: usize = 16;
+pub(super) const IN_FLIGHT: usize = 16;
 /// The time for which an unreachable broker is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);

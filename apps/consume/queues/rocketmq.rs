@@ -4,7 +4,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use idempotent::rocketmq::{RocketPublisher, RocketSource};
 
-use super::outgoing::{Lines, publish};
+use super::outgoing::{IN_FLIGHT, Lines, send_each};
 use super::url::SourceUrl;
 use super::{Address, Place, Source};
 
@@ -41,7 +41,9 @@ impl Place for RocketMq {
 
     async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = RocketPublisher::builder(&*self.server).give_up_after(PATIENCE).build()?;
-        publish(&publisher, &self.at.name, &self.at, lines).await
+        // The publisher repeats a message itself.
+        let send = async |message: &_| publisher.publish(message).await.map(drop);
+        send_each(lines, (&self.at.name, &self.at), IN_FLIGHT, send).await
     }
 
     fn dead_letters(&self) -> String {

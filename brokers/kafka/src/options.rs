@@ -80,6 +80,13 @@ pub(crate) fn client(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
             "this build has neither TLS nor SCRAM; enable the feature `tls` of `idempotent-kafka` (`kafka-tls` of `idempotent-rs`)",
         ));
     }
+    let has = |name| url.parameter(name).is_some();
+    if has("tls_certificate") != has("tls_key") {
+        return refused("set both `tls_certificate` and `tls_key`, or neither");
+    }
+    if !tls && (has("tls_ca") || has("tls_key")) {
+        return refused("`tls_ca`, `tls_certificate` and `tls_key` have no effect without TLS; use `kafkas://`");
+    }
     let mut config = ClientConfig::new();
     config.set("client.id", "idempotent");
     config.set("bootstrap.servers", url.hosts().join(","));
@@ -159,8 +166,12 @@ mod tests {
         ] {
             assert_eq!(config.get(name), Some(value), "{name}");
         }
-        for (url, rule) in [("kafka://me@a", "the user has no password"), ("kafka://a/topic", "a path has no meaning")]
-        {
+        for (url, rule) in [
+            ("kafka://me@a", "the user has no password"),
+            ("kafka://a/topic", "a path has no meaning"),
+            ("kafka://a?tls_ca=ca.pem", "use `kafkas://`"),
+            ("kafka://a?tls_key=key.pem", "set both"),
+        ] {
             let error = client(&url.into()).unwrap_err().to_string();
             assert!(error.contains(rule), "{url}: {error}");
         }

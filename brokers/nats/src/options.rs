@@ -32,20 +32,31 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(5);
 /// The interval of pings, which detect a connection that is half open.
 const PING: Duration = Duration::from_secs(10);
 
-/// Parses a URL. The usual list of whole URLs is accepted as well.
+/// Parses a URL, or the usual list of whole URLs, whose users and parameters are those of the first one.
 ///
 /// # Errors
-/// `Fatal`: the URL is invalid.
+/// `Fatal`: a URL is invalid, or the URLs have different schemes.
 pub(crate) fn parse(url: &str) -> Result<(ConnectionUrl, Vec<ServerAddr>), SourceError> {
-    let listed = URL_FORM.schemes.iter().fold(url.to_owned(), |url, scheme| url.replace(&format!(",{scheme}://"), ","));
-    let parsed = URL_FORM.parse(&listed)?;
-    if parsed.parameter("tls_certificate").is_some() != parsed.parameter("tls_key").is_some() {
+    let mut starts: Vec<usize> =
+        URL_FORM.schemes.iter().flat_map(|scheme| url.match_indices(scheme)).map(|(at, _)| at).collect();
+    starts.retain(|at| *at == 0 || url[..*at].trim_end().ends_with(','));
+    starts.sort_unstable();
+    let ends = starts.iter().skip(1).copied().chain([url.len()]);
+    let parts = starts.iter().zip(ends).map(|(start, end)| url[*start..end].trim().trim_end_matches(','));
+    let all: Vec<ConnectionUrl> = parts.map(|part| URL_FORM.parse(part)).collect::<Result<_, _>>()?;
+    // Without any scheme, the whole text is no URL.
+    let first = all.first().cloned().map_or_else(|| URL_FORM.parse(url), Ok)?;
+    if all.iter().any(|other| other.scheme() != first.scheme()) {
+        return Err(URL_FORM.error(url, "all servers need one scheme, `nats` or `tls`").into());
+    }
+    if first.parameter("tls_certificate").is_some() != first.parameter("tls_key").is_some() {
         return Err(URL_FORM.error(url, "set both `tls_certificate` and `tls_key`, or neither").into());
     }
-    let addresses = parsed.hosts().iter().map(|host| format!("{}://{host}", parsed.scheme()).parse());
+    let hosts = all.iter().flat_map(ConnectionUrl::hosts);
+    let addresses = hosts.map(|host| format!("{}://{host}", first.scheme()).parse());
     let addresses: std::io::Result<_> = addresses.collect();
     let addresses = addresses.map_err(|error| URL_FORM.error(url, error.to_string()))?;
-    Ok((parsed, addresses))
+    Ok((first, addresses))
 }
 
 /// Converts the options for the client.
@@ -87,4 +98,27 @@ async fn authenticated(mut options: ConnectOptions, url: &ConnectionUrl) -> std:
         options = options.nkey(seed.ok_or_else(|| std::io::Error::other("the file contains no seed of a user"))?);
     }
     Ok(options)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_servers_are_hosts_of_one_url_or_a_list_of_urls() {
+        for (url, hosts) in [
+            ("nats://ann:s%40@a,b:7?nkey=f", ["a:4222", "b:7"]),
+            ("nats://ann:s%40@a,nats://ann:s%40@b:7", ["a:4222", "b:7"]),
+            ("tls://ann:s%40@a?tls_ca=f, tls://b:7", ["a:4222", "b:7"]),
+        ] {
+            let (parsed, addresses) = parse(url).unwrap();
+            let found: Vec<_> =
+                addresses.iter().map(|address| format!("{}:{}", address.host(), address.port())).collect();
+            assert_eq!((found, parsed.user()), (hosts.map(str::to_owned).to_vec(), Some(("ann", Some("s@")))), "{url}");
+        }
+        for url in ["nats://a,tls://b", "a:4222", "nats://a,", "nats://a,nats://"] {
+            assert!(parse(url).is_err(), "{url}");
+        }
+    }
 }

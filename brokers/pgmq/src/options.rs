@@ -12,7 +12,7 @@ pub const URL_FORM: UrlForm = UrlForm {
     broker: "PGMQ",
     schemes: &["pgmq", "postgres", "postgresql"],
     tls: None,
-    form: "pgmq://USER:PASSWORD@HOST:PORT/DATABASE",
+    form: "pgmq://USER[:PASSWORD]@HOST[:PORT]/DATABASE",
     parameters: &[
         parameter(
             "connections",

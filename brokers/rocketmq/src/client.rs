@@ -202,6 +202,7 @@ mod tests {
         for (url, rule) in [
             ("localhost:9876", "use `rocketmq://"),
             ("rocketmq://h:0", "port 0"),
+            ("rocketmq://a:1;b:2", "use `rocketmq://"),
             ("rocketmq://:s@h", "set both"),
             ("rocketmq://ledger@h", "set both"),
             ("rocketmq://h/orders", "a path has no meaning"),

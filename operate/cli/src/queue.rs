@@ -107,6 +107,9 @@ pub(crate) async fn open(options: &QueueOptions, back: &PutBackOptions, namespac
     if back.without_unreadable_headers && !matches!(scheme, "kafka" | "kafkas") {
         return Err(usage("--without-unreadable-headers: only letters of Kafka have such headers"));
     }
+    if let Some(form) = FORMS.iter().find(|form| form.schemes.contains(&scheme)) {
+        form.parse(&url).map_err(|error| usage(error.rule()))?;
+    }
     let of_broker: Option<Letters> = match scheme {
         #[cfg(feature = "rabbitmq")]
         "amqp" | "amqps" => Some(rabbitmq(&url, options, back)),

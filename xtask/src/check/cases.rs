@@ -110,7 +110,9 @@ impl Sources {
     fn is_listed(&self, path: &str, name: &str) -> bool {
         let package = path.split_inclusive("::").next().unwrap_or_default();
         let of_package = self.modules.iter().filter(|(module, _)| format!("{module}::").starts_with(package));
-        of_package.map(|(_, file)| self.files[file].matches(name).count()).sum::<usize>() > 1
+        let is_part = |char: char| char.is_alphanumeric() || char == '_';
+        let words = of_package.flat_map(|(_, file)| self.files[file].split(|char| !is_part(char)));
+        words.filter(|word| *word == name).count() > 1
     }
 }
 

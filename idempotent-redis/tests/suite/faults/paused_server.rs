@@ -1,7 +1,7 @@
 //! A server that pauses for longer than a lease, while the worker continues.
-use idempotent_core::{Outcome, Policy, StateKind};
+use idempotent_core::{OnLeaseLost, Outcome, Policy, StateKind};
 
-use crate::support::runs::{Job, Worker, record, secs};
+use crate::support::runs::{End, Job, Worker, record, secs};
 use crate::support::{open_without_cache, start_without_cache, until};
 
 #[tokio::test]
@@ -27,4 +27,28 @@ async fn a_run_during_a_server_pause_loses_its_lease_and_is_not_acknowledged() {
     assert!(second.fencing()[0] > first.fencing()[0]);
     assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consumed);
     assert_eq!(a.outcome("k", &first).await, Outcome::Replayed);
+}
+
+/// The completion may or may not have been sent. Only the record decides about the acknowledgement.
+#[tokio::test]
+async fn a_run_that_ends_during_a_server_pause_is_acknowledged_only_by_its_record() {
+    let (server, store) = start_without_cache().await;
+    let policy = Policy::new().lease(secs(2)).on_lease_lost(OnLeaseLost::Finish);
+    let worker = Worker::new(store.clone(), policy);
+    let job = Job::held();
+    let run = worker.begin("k", &job).await;
+    server.pause();
+    job.end(End::Ok);
+    let (outcome, _) = run.await.unwrap();
+    assert!(matches!(outcome, Outcome::Unrecorded | Outcome::LeaseLost), "{outcome:?}");
+    assert!(matches!(outcome.disposition(), idempotent_core::Disposition::Retry { .. }));
+    server.resume();
+    until("the message that comes again is settled", async || {
+        let outcome = worker.outcome("k", &job).await;
+        let acked = outcome.disposition() == idempotent_core::Disposition::Ack;
+        assert_eq!(outcome == Outcome::Ran, acked && job.runs() == 2, "{outcome:?}");
+        acked
+    })
+    .await;
+    assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consumed);
 }

@@ -1,14 +1,14 @@
 //! Connections that stay open without traffic, and slow ones: no call hangs, and the next connection is used.
 use std::time::Duration;
 
-use idempotent_core::{Outcome, Policy, Store, StoreErrorKind};
+use idempotent_core::{ClaimHandle, Outcome, Policy, Settled, Store, StoreErrorKind};
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use tokio::task::JoinSet;
 
 use crate::support::runs::{Job, Worker, ms, secs};
-use crate::support::{ask, consume, granted, key, until};
+use crate::support::{ask, calls, consume, done, granted, hold, key, until};
 
 /// Limit for every step of these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,4 +108,35 @@ async fn callers_fail_while_the_network_is_down_and_succeed_afterwards() {
     for owner in 1..=50 {
         granted(store.claim(&ask(&format!("k{owner}"), owner)).await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_slow_connection_is_not_closed() {
+    let server = RedisServer::start();
+    let (proxy, store) = far(&server, secs(20)).await;
+    proxy.delay_all(ms(60));
+    let (worker, job) = (Worker::new(store, Policy::new()), Job::quick());
+    assert_eq!(answered(worker.outcome("k", &job)).await, Outcome::Ran);
+    assert_eq!(answered(worker.outcome("k", &job)).await, Outcome::Replayed);
+    assert_eq!((worker.failed("claim"), worker.failed("complete"), job.runs()), (0, 0, 1));
+}
+
+/// The call is repeated with the same token, and the first copy arrives later.
+#[tokio::test]
+async fn a_call_that_arrives_after_its_timeout_has_no_effect() {
+    let server = RedisServer::start();
+    let (proxy, store) = far(&server, secs(1)).await;
+    let seen = calls(&server, "evalsha");
+    proxy.fail_next_with(key("k").as_str(), Fault::Delay(secs(4)));
+    let error = answered(store.claim(&ask("k", 1))).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Ambiguous, "{error}");
+    // Without the terms, the completion is a script on each server.
+    let held = ClaimHandle { terms: None, ..hold(&store, "k", 1).await };
+    assert_eq!(store.complete(&held, &done(Some(b"v"))).await.unwrap(), Settled::Done);
+    let written = crate::support::runs::raw(&server, "k");
+    until("the late copy is on its way", async || proxy.met() == 1).await;
+    // The script and its own command: the first claim, the completion, and the late copy.
+    until("the server has seen it", async || calls(&server, "evalsha") >= seen + 3).await;
+    assert_eq!(crate::support::runs::raw(&server, "k"), written);
+    assert!(matches!(store.claim(&ask("k", 2)).await.unwrap(), idempotent_core::Claim::Consumed(_)));
 }

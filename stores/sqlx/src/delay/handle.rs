@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idempotent_core::{Clock, StoreError, StoreErrorKind, Timestamp};
 use sqlx::Pool;
