@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idempotent_core::{Clock, StoreError, StoreErrorKind, Timestamp};
 use sqlx::Pool;
@@ -28,7 +28,7 @@ use crate::table_database::{PoolError, on_connection};
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use std::time::{Duration, Instant};
+/// use std::time::Duration;
 ///
 /// use idempotent_sqlx::{DelayTable, ScheduledTask};
 ///
