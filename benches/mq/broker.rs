@@ -1,4 +1,4 @@
-//! What the benches of brokers share: the ways to consume a filled queue, and the comparison of their slices.
+//! The parts that the benches of brokers share: the ways to consume a filled queue, and the comparison of their slices.
 #[path = "../redis/cpu.rs"]
 mod cpu;
 #[path = "../core/report.rs"]

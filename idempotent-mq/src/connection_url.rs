@@ -15,7 +15,7 @@ use crate::{SourceError, SourceErrorKind};
 ///     schemes: &["spool"],
 ///     tls: None,
 ///     form: "spool://[USER:PASSWORD@]HOST[:PORT]",
-///     parameters: &[UrlParameter { name: "tls_ca", value: "FILE", meaning: "the certificate authority of the server" }],
+///     parameters: &[UrlParameter::new("tls_ca", "FILE", "the certificate authority of the server")],
 /// };
 /// let url = SPOOL.parse("spool://ann:p%40ss@h:7?tls_ca=ca.pem")?;
 /// assert_eq!((url.hosts(), url.parameter("tls_ca")), (&["h:7".to_owned()][..], Some("ca.pem")));
@@ -46,6 +46,14 @@ pub struct UrlParameter {
     pub value: &'static str,
     /// The meaning, with the default, as a noun phrase.
     pub meaning: &'static str,
+}
+
+impl UrlParameter {
+    /// Creates a parameter from its name, the placeholder of its value, and its meaning.
+    #[must_use]
+    pub const fn new(name: &'static str, value: &'static str, meaning: &'static str) -> Self {
+        Self { name, value, meaning }
+    }
 }
 
 /// The error of a URL: the URL without secrets, the rule, and the remedy.
@@ -274,10 +282,10 @@ mod tests {
         tls: Some("ts"),
         form: "t://HOST",
         parameters: &[
-            UrlParameter { name: "tls_ca", value: "FILE", meaning: "the authority" },
-            UrlParameter { name: "member", value: "NAME", meaning: "the member" },
-            UrlParameter { name: "NAME.NAME", value: "VALUE", meaning: "a property" },
-            UrlParameter { name: "options[NAME]", value: "VALUE", meaning: "an option" },
+            UrlParameter::new("tls_ca", "FILE", "the authority"),
+            UrlParameter::new("member", "NAME", "the member"),
+            UrlParameter::new("NAME.NAME", "VALUE", "a property"),
+            UrlParameter::new("options[NAME]", "VALUE", "an option"),
         ],
     };
 

@@ -11,27 +11,23 @@ pub const URL_FORM: UrlForm = UrlForm {
     tls: Some("kafkas"),
     form: "kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]",
     parameters: &[
-        UrlParameter {
-            name: "sasl_mechanism",
-            value: "NAME",
-            meaning: "`PLAIN` (the default), or with the feature `tls` `SCRAM-SHA-256` or `SCRAM-SHA-512`",
-        },
-        UrlParameter {
-            name: "tls_ca",
-            value: "FILE",
-            meaning: "the certificate authority of the brokers, by default one of the operating system",
-        },
-        UrlParameter {
-            name: "tls_certificate",
-            value: "FILE",
-            meaning: "the client's certificate, for a broker that verifies clients",
-        },
-        UrlParameter { name: "tls_key", value: "FILE", meaning: "the private key of the client's certificate" },
-        UrlParameter {
-            name: "NAME.NAME",
-            value: "VALUE",
-            meaning: "a property of librdkafka on which the adapter does not rely, such as `client.rack`",
-        },
+        UrlParameter::new(
+            "sasl_mechanism",
+            "NAME",
+            "`PLAIN` (the default), or with the feature `tls` `SCRAM-SHA-256` or `SCRAM-SHA-512`",
+        ),
+        UrlParameter::new(
+            "tls_ca",
+            "FILE",
+            "the certificate authority of the brokers, by default one of the operating system",
+        ),
+        UrlParameter::new("tls_certificate", "FILE", "the client's certificate, for a broker that verifies clients"),
+        UrlParameter::new("tls_key", "FILE", "the private key of the client's certificate"),
+        UrlParameter::new(
+            "NAME.NAME",
+            "VALUE",
+            "a property of librdkafka on which the adapter does not rely, such as `client.rack`",
+        ),
     ],
 };
 

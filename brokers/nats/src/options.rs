@@ -15,17 +15,17 @@ pub const URL_FORM: UrlForm = UrlForm {
     tls: Some("tls"),
     form: "nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]",
     parameters: &[
-        parameter("credentials", "FILE", "the credentials of a user, as `nsc generate creds` writes them"),
-        parameter("nkey", "FILE", "the seed of a user's NKey, as `nk -gen user` writes it"),
-        parameter("tls_ca", "FILE", "the certificate authority of the server, by default one of the operating system"),
-        parameter("tls_certificate", "FILE", "the client's certificate, for a server that verifies clients"),
-        parameter("tls_key", "FILE", "the private key of the client's certificate"),
+        UrlParameter::new("credentials", "FILE", "the credentials of a user, as `nsc generate creds` writes them"),
+        UrlParameter::new("nkey", "FILE", "the seed of a user's NKey, as `nk -gen user` writes it"),
+        UrlParameter::new(
+            "tls_ca",
+            "FILE",
+            "the certificate authority of the server, by default one of the operating system",
+        ),
+        UrlParameter::new("tls_certificate", "FILE", "the client's certificate, for a server that verifies clients"),
+        UrlParameter::new("tls_key", "FILE", "the private key of the client's certificate"),
     ],
 };
-
-const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {
-    UrlParameter { name, value, meaning }
-}
 
 /// The maximum time of a request. Calls that take longer are errors, and are repeated.
 pub(crate) const REQUEST: Duration = Duration::from_secs(5);

@@ -14,23 +14,23 @@ pub const URL_FORM: UrlForm = UrlForm {
     tls: None,
     form: "pgmq://USER[:PASSWORD]@HOST[:PORT]/DATABASE",
     parameters: &[
-        parameter(
+        UrlParameter::new(
             "connections",
             "NUMBER",
             "the most connections, by default 4; a source that listens for notifications has one more",
         ),
-        parameter("sslmode", "MODE", "`disable`, `prefer` (the default), `require`, `verify-ca` or `verify-full`"),
-        parameter("sslrootcert", "FILE", "the certificate authority of the server"),
-        parameter("sslcert", "FILE", "the client's certificate"),
-        parameter("sslkey", "FILE", "the private key of the client's certificate"),
-        parameter("options", "TEXT", "settings of the session, such as `-c search_path=shop`"),
-        parameter("options[NAME]", "VALUE", "one setting of the session"),
+        UrlParameter::new(
+            "sslmode",
+            "MODE",
+            "`disable`, `prefer` (the default), `require`, `verify-ca` or `verify-full`",
+        ),
+        UrlParameter::new("sslrootcert", "FILE", "the certificate authority of the server"),
+        UrlParameter::new("sslcert", "FILE", "the client's certificate"),
+        UrlParameter::new("sslkey", "FILE", "the private key of the client's certificate"),
+        UrlParameter::new("options", "TEXT", "settings of the session, such as `-c search_path=shop`"),
+        UrlParameter::new("options[NAME]", "VALUE", "one setting of the session"),
     ],
 };
-
-const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {
-    UrlParameter { name, value, meaning }
-}
 
 /// The default of `connections`.
 const CONNECTIONS: usize = 4;

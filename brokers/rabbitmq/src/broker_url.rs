@@ -17,21 +17,21 @@ pub const URL_FORM: UrlForm = UrlForm {
     tls: Some("amqps"),
     form: "amqp://USER:PASSWORD@HOST:PORT/VHOST",
     parameters: &[
-        parameter("heartbeat", "SECONDS", "the interval of heartbeats, by default 10 s; 0 for none"),
-        parameter(
+        UrlParameter::new("heartbeat", "SECONDS", "the interval of heartbeats, by default 10 s; 0 for none"),
+        UrlParameter::new(
             "connection_timeout",
             "MILLISECONDS",
             "the time for the TCP connection; 10 s limit the whole opening",
         ),
-        parameter("channel_max", "NUMBER", "the most channels of a connection, by default the number of the broker"),
-        parameter("frame_max", "BYTES", "the largest frame, by default the size of the broker"),
-        parameter("auth_mechanism", "NAME", "`plain` (the default), `amqplain`, `anonymous` or `external`"),
+        UrlParameter::new(
+            "channel_max",
+            "NUMBER",
+            "the most channels of a connection, by default the number of the broker",
+        ),
+        UrlParameter::new("frame_max", "BYTES", "the largest frame, by default the size of the broker"),
+        UrlParameter::new("auth_mechanism", "NAME", "`plain` (the default), `amqplain`, `anonymous` or `external`"),
     ],
 };
-
-const fn parameter(name: &'static str, value: &'static str, meaning: &'static str) -> UrlParameter {
-    UrlParameter { name, value, meaning }
-}
 
 /// The parsed URL of a broker.
 #[derive(Clone)]

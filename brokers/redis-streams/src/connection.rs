@@ -20,7 +20,7 @@ pub const URL_FORM: UrlForm = UrlForm {
     schemes: &["redis", "rediss", "valkey", "valkeys"],
     tls: Some("rediss"),
     form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
-    parameters: &[UrlParameter { name: "protocol", value: "NAME", meaning: "`resp2` (the default) or `resp3`" }],
+    parameters: &[UrlParameter::new("protocol", "NAME", "`resp2` (the default) or `resp3`")],
 };
 
 /// Creates a client, which connects later.

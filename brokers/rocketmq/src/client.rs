@@ -78,11 +78,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     schemes: &["rocketmq", "rocketmqs"],
     tls: Some("rocketmqs"),
     form: "rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST[:PORT][,HOST[:PORT]]",
-    parameters: &[UrlParameter {
-        name: "tls_ca",
-        value: "FILE",
-        meaning: "the certificates that the client trusts, in PEM, which TLS requires",
-    }],
+    parameters: &[UrlParameter::new(
+        "tls_ca",
+        "FILE",
+        "the certificates that the client trusts, in PEM, which TLS requires",
+    )],
 };
 
 /// The name servers, and the security of all connections to them and to the brokers.

@@ -11,11 +11,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     schemes: &["sqs"],
     tls: None,
     form: "sqs://REGION",
-    parameters: &[UrlParameter {
-        name: "endpoint",
-        value: "URL",
-        meaning: "another server, such as an emulator, by default the one of the region",
-    }],
+    parameters: &[UrlParameter::new(
+        "endpoint",
+        "URL",
+        "another server, such as an emulator, by default the one of the region",
+    )],
 };
 
 /// Creates a client from the URL `sqs://REGION` and the credentials in the environment, for a program that is configured by a URL.
@@ -42,14 +42,15 @@ pub fn client(url: &str) -> Result<Client, SourceError> {
 fn of_environment(url: &str, read: impl Fn(&str) -> Option<String>) -> Result<Client, SourceError> {
     let variable = |name: &str| read(name).filter(|value| !value.is_empty());
     let parsed = URL_FORM.parse(url)?;
-    let (region, endpoint) = (parsed.hosts()[0].as_str(), parsed.parameter("endpoint"));
+    let endpoint = parsed.parameter("endpoint");
     let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_region = parsed.hosts().len() == 1 && region.bytes().all(is_valid) && ["", "/"].contains(&parsed.path());
     let is_url = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-    if !is_region || parsed.user().is_some() || !endpoint.is_none_or(is_url) {
+    let is_bare = parsed.user().is_none() && ["", "/"].contains(&parsed.path()) && endpoint.is_none_or(is_url);
+    let ([region], true) = (parsed.hosts(), is_bare && parsed.hosts().iter().all(|host| host.bytes().all(is_valid)))
+    else {
         let rule = "use `sqs://REGION` or `sqs://REGION?endpoint=URL`, such as `sqs://eu-west-1`";
         return Err(URL_FORM.error(url, rule).into());
-    }
+    };
     let key = variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY"));
     let emulated = endpoint.map(|_| ("test".to_owned(), "test".to_owned()));
     let Some((key, secret)) = key.or(emulated) else {

@@ -22,12 +22,7 @@ const FORMS: &[UrlForm] = &[
     #[cfg(feature = "rabbitmq")]
     idempotent::rabbitmq::URL_FORM,
     #[cfg(feature = "redis-streams")]
-    UrlForm {
-        schemes: &["redis+stream", "rediss+stream"],
-        tls: Some("rediss+stream"),
-        form: "redis+stream://[USER:PASSWORD@]HOST[:PORT][/DB]",
-        ..idempotent::redis_streams::URL_FORM
-    },
+    STREAMS,
     #[cfg(feature = "nats")]
     idempotent::nats::URL_FORM,
     #[cfg(feature = "pgmq")]
@@ -39,6 +34,15 @@ const FORMS: &[UrlForm] = &[
     #[cfg(feature = "rocketmq")]
     idempotent::rocketmq::URL_FORM,
 ];
+
+/// The form of the URL of a stream, whose scheme distinguishes it from a delay queue.
+#[cfg(feature = "redis-streams")]
+const STREAMS: UrlForm = UrlForm {
+    schemes: &["redis+stream", "rediss+stream"],
+    tls: Some("rediss+stream"),
+    form: "redis+stream://[USER:PASSWORD@]HOST[:PORT][/DB]",
+    ..idempotent::redis_streams::URL_FORM
+};
 
 /// The URLs of delay queues and delay tables.
 const DELAYS: &str = "redis+delay://HOST or rediss+delay://HOST for a delay queue, postgres://HOST/DATABASE, mysql://HOST/DATABASE or \
@@ -107,14 +111,11 @@ pub(crate) async fn open(options: &QueueOptions, back: &PutBackOptions, namespac
     if back.without_unreadable_headers && !matches!(scheme, "kafka" | "kafkas") {
         return Err(usage("--without-unreadable-headers: only letters of Kafka have such headers"));
     }
-    if let Some(form) = FORMS.iter().find(|form| form.schemes.contains(&scheme)) {
-        form.parse(&url).map_err(|error| usage(error.rule()))?;
-    }
     let of_broker: Option<Letters> = match scheme {
         #[cfg(feature = "rabbitmq")]
         "amqp" | "amqps" => Some(rabbitmq(&url, options, back)),
         #[cfg(feature = "redis-streams")]
-        "redis+stream" | "rediss+stream" => Some(streams(&url.replacen("+stream", "", 1), options)),
+        "redis+stream" | "rediss+stream" => Some(streams(&url, options)),
         #[cfg(feature = "nats")]
         "nats" | "tls" => Some(nats(&url, options, back)),
         #[cfg(feature = "pgmq")]
@@ -196,7 +197,10 @@ fn rabbitmq(url: &str, options: &QueueOptions, back: &PutBackOptions) -> Letters
 
 #[cfg(feature = "redis-streams")]
 fn streams(url: &str, options: &QueueOptions) -> Letters {
-    let letters = idempotent::redis_streams::StreamsDeadLetters::new(url, options.name.as_str());
+    // The error of the adapter would name its own scheme.
+    STREAMS.parse(url).map_err(|error| error.rule().to_owned())?;
+    let url = url.replacen("+stream", "", 1);
+    let letters = idempotent::redis_streams::StreamsDeadLetters::new(&url, options.name.as_str());
     let letters = letters.map_err(|error| error.to_string())?;
     Ok(match &options.dead_stream {
         Some(stream) => Box::new(letters.lying_in(stream.as_str())),
