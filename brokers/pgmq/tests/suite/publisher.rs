@@ -96,7 +96,7 @@ async fn each_refusal_names_its_reason() {
         assert!(error.to_string().contains("sending to the queue `"), "{error}");
     }
     let error = publish(&PgmqPublisher::new("amqp://localhost"), message("m")).await.unwrap_err();
-    assert!(error.to_string().contains("pgmq://USER:PASSWORD@HOST:PORT/DATABASE"), "{error}");
+    assert!(error.to_string().contains("pgmq://USER[:PASSWORD]@HOST[:PORT]/DATABASE"), "{error}");
 }
 
 #[tokio::test]

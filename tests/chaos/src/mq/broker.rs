@@ -60,6 +60,12 @@ impl Kind {
         Duration::from_millis(if self.name() == "sqs" { 120 } else { 40 })
     }
 
+    /// Returns the number of messages on their way to the broker with which no other is sent. On a busy machine, the
+    /// emulator of SQS would otherwise get most messages after the faults.
+    pub(super) fn backlog(self) -> usize {
+        if self.name() == "sqs" { 16 } else { 150 }
+    }
+
     /// Returns whether the broker itself delays a message that a consumer defers.
     pub(super) fn delays_deferred(self) -> bool {
         self == Self::RabbitmqDelayedRetry

@@ -32,8 +32,6 @@ use crate::verdict::{Harms, Verdict};
 use crate::wire::{Ends, News, Order, Origin};
 use crate::workers::{WORKERS, Workers, own};
 
-/// The number of messages on their way to the broker with which no other comes.
-const BACKLOG: usize = 150;
 /// The percentage of unreadable messages.
 const GARBAGE: u64 = 3;
 /// A broker that was killed, its queues and their retries take their time, on a busy machine more of it.
@@ -244,7 +242,7 @@ impl Play {
     }
 
     fn send(&mut self) {
-        if self.publisher.under_way() >= BACKLOG {
+        if self.publisher.under_way() >= self.kind.backlog() {
             return;
         }
         self.sent += 1;

@@ -48,7 +48,7 @@ const OF_DEATH: [&str; 3] = ["letter", "first_at", "deaths"];
 /// The time for a confirmation.
 const SOON: Duration = Duration::from_secs(5);
 /// The number of requests to publish at a time. With many requests, the emulator answers none of them in time.
-const PUBLISHING: usize = 8;
+const PUBLISHING: usize = 4;
 /// The time after which another worker takes over the messages of a killed one.
 const VISIBILITY: Duration = Duration::from_secs(2);
 const LONG_POLL: Duration = Duration::from_secs(1);

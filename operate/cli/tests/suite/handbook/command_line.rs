@@ -61,6 +61,7 @@ pub(crate) async fn forgotten(incident: &mut Incident) {
 
 pub(crate) async fn dead_letters(incident: &mut Incident) {
     let (_folder, _) = records(incident).await;
+    incident.shows("idempotent dead --help", &["amqp://"]);
     let server = RabbitServer::start();
     let url = server.url();
     drop(letters(&url, Queue::classic("orders")).await);
