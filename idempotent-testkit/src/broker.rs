@@ -19,7 +19,7 @@
 //! | 7: receiving | `a_dropped_receive_loses_no_delivery`, `a_receive_returns_at_most_the_requested_number` |
 //! | 8, 9: settling | `deliveries_are_settled_in_any_order`, `deliveries_are_settled_concurrently`, `settling_twice_has_one_effect`, `settling_after_the_end_of_the_consumer_is_done_or_refused` |
 //! | 10: keeping alive | `an_extended_delivery_is_held_beyond_the_brokers_limit` |
-//! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_order`, `a_stopping_consumer_returns_waiting_deliveries`, `a_consumer_continues_after_its_connections_were_cut`, `a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run`, `an_undecodable_body_is_dead_lettered_unchanged_without_a_run`, `a_message_that_always_fails_is_dead_lettered_after_its_attempts` |
+//! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_order`, `a_stopping_consumer_returns_waiting_deliveries`, `a_consumer_continues_after_its_connections_were_cut`, `a_run_that_ends_during_an_outage_is_not_repeated`, `a_drain_during_an_outage_ends_and_each_message_runs_once`, `a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run`, `an_undecodable_body_is_dead_lettered_unchanged_without_a_run`, `a_message_that_always_fails_is_dead_lettered_after_its_attempts` |
 //!
 //! The laws do not cover a lost publisher confirm, a deleted queue, denied permissions, or two processes. An adapter
 //! needs its own tests for these.
@@ -90,6 +90,27 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Cuts the connections of all existing sources. New connections are accepted.
     async fn cut(&self);
+
+    /// Begins an outage for all existing and new sources. During it, the laws neither publish nor inspect the queue.
+    ///
+    /// # Default
+    /// Panics. Leave out the laws about outages if sources reach the broker at any time, such as a queue in memory.
+    #[allow(clippy::panic, reason = "a part of a test")]
+    async fn begin_outage(&self, _outage: Outage) {
+        panic!("`begin_outage` is not implemented: implement it, or leave out the laws about outages by `without:`")
+    }
+
+    /// Ends the outage. Connections that have lost bytes are cut.
+    async fn end_outage(&self) {}
+}
+
+/// A way in which a broker is away.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outage {
+    /// All connections end, and new ones are refused.
+    Refused,
+    /// Connections stay open and new ones are accepted, but nothing passes.
+    Silent,
 }
 
 /// A message of a producer.

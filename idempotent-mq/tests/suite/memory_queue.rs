@@ -53,13 +53,15 @@ impl Broker for Subject {
     }
 }
 
-// There is no message that it cannot parse, and it never takes a delivery back.
+// There is no message that it cannot parse, it never takes a delivery back, and sources always reach it.
 broker_conformance!(
     a_queue_in_memory_keeps_the_laws,
     async { Subject(MemoryQueue::new("orders")) },
     without: [
         an_unreadable_message_is_dead_lettered_and_blocks_nothing,
         an_extended_delivery_is_held_beyond_the_brokers_limit,
+        a_drain_during_an_outage_ends_and_each_message_runs_once,
+        a_run_that_ends_during_an_outage_is_not_repeated,
     ]
 );
 

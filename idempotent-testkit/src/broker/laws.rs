@@ -15,11 +15,11 @@ mod retries;
 mod settling;
 
 pub use self::consumer::{
-    a_consumer_continues_after_its_connections_were_cut,
+    a_consumer_continues_after_its_connections_were_cut, a_drain_during_an_outage_ends_and_each_message_runs_once,
     a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run,
-    a_message_that_always_fails_is_dead_lettered_after_its_attempts, a_stopping_consumer_returns_waiting_deliveries,
-    an_undecodable_body_is_dead_lettered_unchanged_without_a_run, copies_of_one_message_run_once,
-    messages_of_one_key_run_in_order,
+    a_message_that_always_fails_is_dead_lettered_after_its_attempts, a_run_that_ends_during_an_outage_is_not_repeated,
+    a_stopping_consumer_returns_waiting_deliveries, an_undecodable_body_is_dead_lettered_unchanged_without_a_run,
+    copies_of_one_message_run_once, messages_of_one_key_run_in_order,
 };
 pub use self::dead_letters::{
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte, a_dead_letter_states_reason_time_and_attempts,

@@ -114,6 +114,8 @@ laws! { $
     messages_of_one_key_run_in_order
     a_stopping_consumer_returns_waiting_deliveries
     a_consumer_continues_after_its_connections_were_cut
+    a_run_that_ends_during_an_outage_is_not_repeated
+    a_drain_during_an_outage_ends_and_each_message_runs_once
     a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run
     an_undecodable_body_is_dead_lettered_unchanged_without_a_run
     a_message_that_always_fails_is_dead_lettered_after_its_attempts

@@ -224,6 +224,25 @@ impl Proxy {
         self.order(Order::Listen);
     }
 
+    /// Begins an outage: all connections stay open without traffic, or they are reset and new ones refused.
+    pub fn begin_outage(&self, is_silent: bool) {
+        if is_silent {
+            return self.silence();
+        }
+        self.refuse();
+        self.cut_all();
+    }
+
+    /// Ends an outage, and cuts the connections that have lost bytes.
+    ///
+    /// # Panics
+    /// See [`listen`](Self::listen).
+    pub fn end_outage(&self) {
+        self.speak();
+        self.listen();
+        self.cut_all();
+    }
+
     /// Leads new connections to the server at this address, as a virtual address does after a failover. Existing connections stay with
     /// their server.
     ///

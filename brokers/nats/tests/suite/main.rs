@@ -1,6 +1,5 @@
 //! Tests of the source and the publisher on a real NATS server.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
-mod away;
 mod cluster;
 mod conformance;
 mod delayed;

@@ -100,3 +100,17 @@ async fn without_a_server_nothing_is_sent_and_with_one_again_the_publisher_goes_
     world.server.restart();
     crate::world::until("a message is confirmed", async || publish(&publisher, message("m-3")).await.is_ok()).await;
 }
+
+#[tokio::test]
+async fn a_message_to_a_silent_server_is_unconfirmed_and_stored_once_when_it_is_sent_again() {
+    let world = World::new().await;
+    world.source().await;
+    let publisher = JetStreamPublisher::new(world.server.url());
+    publish(&publisher, message("m-1")).await.unwrap();
+    world.server.pause();
+    let error = publish(&publisher, message("m-2")).await.unwrap_err();
+    assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
+    world.server.resume();
+    crate::world::until("the message is confirmed", async || publish(&publisher, message("m-2")).await.is_ok()).await;
+    assert_eq!(world.open().await.0, 2);
+}

@@ -1,6 +1,5 @@
 //! Tests of the source and the publisher on a real PostgreSQL server with PGMQ.
 #![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
-mod away;
 mod conformance;
 mod holds;
 mod outages;

@@ -1,49 +1,11 @@
-//! A killed server, an address that moves, and a dropped queue.
+//! An address that moves, a dropped queue, and a long handler.
 use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{OutboundMessage, Publish, SourceErrorKind};
 use idempotent_pgmq::{PgmqPublisher, PgmqSource};
 
-use crate::world::{Database, World, counting, gated, ms, one, pgmq_url, retry, settle, until};
-
-#[tokio::test]
-async fn held_and_delayed_messages_survive_a_killed_server_and_run_once() {
-    let world = World::of(Database::alone().await).await;
-    let (handling, runs) = counting();
-    let mut source = world.source().await;
-    let settler = source.settler();
-    for body in ["\"delayed\"", "\"held\""] {
-        world.send(body).await;
-    }
-    let delayed = one(&mut source).await;
-    settle(&settler, &delayed, retry(ms(300))).await;
-    let held = one(&mut source).await;
-    world.database.server.kill();
-    let lost = settler.settle(&held.0, &held.1, &Settlement::Ack).await.unwrap_err();
-    assert_eq!(lost.kind(), SourceErrorKind::Transient, "{lost}");
-    world.database.server.restart();
-    drop((held, source));
-    let running = world.run(world.source().await, handling);
-    until("both are acknowledged", async || world.open().await == 0).await;
-    running.ended().await.unwrap();
-    assert_eq!(runs.load(SeqCst), 2);
-}
-
-#[tokio::test]
-async fn a_consumer_continues_after_its_server_was_killed_and_started_again() {
-    let world = World::of(Database::alone().await).await;
-    let (handling, runs) = counting();
-    let running = world.run(world.source().await, handling);
-    world.send("1").await;
-    until("the first message ran", async || runs.load(SeqCst) == 1).await;
-    world.database.server.kill();
-    world.database.server.restart();
-    until("the server confirms a message", async || world.sent("2").await).await;
-    // A message without a confirmation may have been stored, too.
-    until("the second message ran", async || runs.load(SeqCst) > 1).await;
-    running.ended().await.unwrap();
-}
+use crate::world::{Database, World, counting, gated, pgmq_url, until};
 
 /// The number of messages that a queue has had.
 const SENT: &str = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM pgmq.q_orders_msg_id_seq";

@@ -1,9 +1,11 @@
 //! The publisher: what is stored, delayed and refused.
+use std::sync::atomic::Ordering::SeqCst;
+
 use idempotent_core::Timestamp;
 use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
 use idempotent_pgmq::PgmqPublisher;
 
-use crate::world::{Database, World, one, until};
+use crate::world::{Database, World, counting, one, until};
 
 pub(crate) async fn publish(publisher: &PgmqPublisher, message: OutboundMessage) -> Result<Published, PublishError> {
     publisher.publish(&[message]).await.pop().unwrap()
@@ -116,4 +118,24 @@ async fn without_a_server_nothing_is_sent_and_with_one_again_the_publisher_goes_
     .await;
     world.database.server.restart();
     until("a message is confirmed", async || publish(&publisher, message("m-3")).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_message_to_a_silent_server_is_unconfirmed_and_runs_once_when_it_is_sent_again() {
+    let world = World::of(Database::alone().await).await;
+    let source = world.source().await;
+    let publisher = PgmqPublisher::new(world.url());
+    let message = || OutboundMessage::new("orders", "m-1", "1");
+    // The publisher is connected.
+    publish(&publisher, OutboundMessage::new("orders", "m-0", "0")).await.unwrap();
+    world.database.server.pause();
+    let error = publish(&publisher, message()).await.unwrap_err();
+    assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
+    world.database.server.resume();
+    until("the message is confirmed", async || publish(&publisher, message()).await.is_ok()).await;
+    let (handling, runs) = counting();
+    let running = world.run(source, handling);
+    until("all messages are acknowledged", async || world.open().await == 0).await;
+    running.ended().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 2);
 }

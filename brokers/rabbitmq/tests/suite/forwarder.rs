@@ -1,4 +1,4 @@
-//! A forwarder between a client and the broker, which can cut the connections of one test.
+//! A forwarder between a client and the broker, which cuts a connection before bytes that stand for an unreadable message.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -14,14 +14,9 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts a forwarder to this server on a free port.
-    pub(crate) async fn start(server: String) -> Self {
-        Self::cutting_at(server, None).await
-    }
-
     /// Starts a forwarder that cuts a connection before it delivers these bytes of the server. The forwarder stands for a
     /// client that ends its connection at a message that it cannot read.
-    pub(crate) async fn cutting_at(server: String, unreadable: Option<&'static [u8]>) -> Self {
+    pub(crate) async fn cutting_at(server: String, unreadable: &'static [u8]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::<Mutex<Vec<AbortHandle>>>::default();
@@ -53,17 +48,12 @@ impl Forwarder {
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(SeqCst)
     }
-
-    /// Closes all open connections. New connections are accepted.
-    pub(crate) fn cut(&self) {
-        self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
-    }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
         self.listening.abort();
-        self.cut();
+        self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
     }
 }
 
@@ -71,19 +61,18 @@ impl Drop for Forwarder {
 async fn forward_replies(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
-    unreadable: Option<&[u8]>,
+    unreadable: &[u8],
 ) -> bool {
     let (mut read, mut tail) = (vec![0; 1 << 16], Vec::new());
     loop {
         let Ok(length @ 1..) = from.read(&mut read).await else { return false };
         let before = tail.len();
         tail.extend_from_slice(&read[..length]);
-        let found = unreadable.and_then(|bytes| tail.windows(bytes.len()).position(|window| window == bytes));
+        let found = tail.windows(unreadable.len()).position(|window| window == unreadable);
         let end = found.map_or(length, |at| at.saturating_sub(before));
         if to.write_all(&read[..end]).await.is_err() || found.is_some() {
             return found.is_some();
         }
-        let kept = unreadable.map_or(0, |bytes| bytes.len() - 1);
-        tail.drain(..tail.len().saturating_sub(kept));
+        tail.drain(..tail.len().saturating_sub(unreadable.len() - 1));
     }
 }

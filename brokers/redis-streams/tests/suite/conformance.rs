@@ -7,7 +7,7 @@ use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_redis_streams::{StartPosition, StreamsDeadLetters, StreamsSource, TrimPolicy};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use idempotent_testkit::broker_conformance;
 
 /// Long enough that an entry without keep-alive is not taken over on a busy machine.
@@ -88,6 +88,14 @@ impl Broker for Streams {
 
     async fn cut(&self) {
         self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

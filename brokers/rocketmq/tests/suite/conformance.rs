@@ -15,6 +15,8 @@ broker_conformance!(
         // not messages. See `broker::consumer_outages`.
         deliveries_of_a_cut_connection_are_redelivered,
         a_consumer_continues_after_its_connections_were_cut,
+        a_drain_during_an_outage_ends_and_each_message_runs_once,
+        a_run_that_ends_during_an_outage_is_not_repeated,
         // A queue is reassigned as a whole after all taken messages are settled. See `broker::closing`.
         closing_returns_undelivered_messages,
         // The client parses messages before the adapter receives them.

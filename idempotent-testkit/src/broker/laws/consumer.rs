@@ -4,19 +4,32 @@ use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
 use idempotent_mq::{Consumer, ConsumerCounts, KeyFrom, MessageHandler, Messages};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::super::hand::{Hand, aside, emptied, until, within};
 use super::super::testing::Running;
-use super::super::{Broker, Message};
+use super::super::{Broker, Message, Outage};
+
+/// Creates an executor whose retries wait for the broker's delay.
+fn executor<B: Broker>(broker: &B) -> Executor {
+    let again = broker.limits().delay;
+    let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0).max_retries(2);
+    Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap()
+}
 
 /// Starts a consumer of the queue.
 async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: MessageHandler) -> Running {
-    let again = broker.limits().delay;
-    let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0).max_retries(2);
-    let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
-    let builder = Consumer::builder(broker.source().await, "conformance", &executor);
+    start_on(broker, &executor(broker), (handlers, prefetch), handling).await
+}
+
+async fn start_on<B: Broker>(
+    broker: &B,
+    executor: &Executor,
+    (handlers, prefetch): (usize, usize),
+    handling: MessageHandler,
+) -> Running {
+    let builder = Consumer::builder(broker.source().await, "conformance", executor);
     // The test does not depend on the length of the broker's redelivery.
     let builder = builder.concurrency(handlers).prefetch(prefetch).allow_short_retention();
     Running::new(builder.build(handling).unwrap())
@@ -45,15 +58,15 @@ fn logged() -> (MessageHandler, Log) {
     (handling, log)
 }
 
-/// Returns a handler that logs its messages and then waits, the log, and what ends one wait.
-fn gated() -> (MessageHandler, Log, Arc<Notify>) {
-    let (log, open) = (Log::default(), Arc::new(Notify::new()));
+/// Returns a handler that logs its messages and then waits, the log, and a semaphore, each of whose permits ends one wait.
+fn gated() -> (MessageHandler, Log, Arc<Semaphore>) {
+    let (log, open) = (Log::default(), Arc::new(Semaphore::new(0)));
     let (said, gate) = (log.clone(), open.clone());
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
         said.lock().unwrap().extend(message.delivery.id.clone());
         let gate = gate.clone();
         async move {
-            gate.notified().await;
+            gate.acquire().await.unwrap().forget();
             Ok::<_, &str>(())
         }
     });
@@ -129,7 +142,7 @@ pub async fn a_stopping_consumer_returns_waiting_deliveries<B: Broker>(broker: &
     let stopping = stop(broker, running);
     let opening = async {
         until(broker, "waiting ones are returned", async || (counters.counts().given_back == 3).then_some(())).await;
-        open.notify_one();
+        open.add_permits(1);
     };
     let (counts, ()) = tokio::join!(stopping, opening);
     assert_eq!((counts.acked, counts.given_back, counts.unsettled), (1, 3, 0));
@@ -161,6 +174,47 @@ pub async fn a_consumer_continues_after_its_connections_were_cut<B: Broker>(brok
     assert_eq!(log.lock().unwrap().concat(), "01234", "each ran once");
 }
 
+pub async fn a_run_that_ends_during_an_outage_is_not_repeated<B: Broker>(broker: &B) {
+    let (handling, log, open) = gated();
+    let running = start(broker, 1, 4, handling).await;
+    broker.publish(Message::new("m", "body")).await;
+    until(broker, "the message runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
+    broker.begin_outage(Outage::Refused).await;
+    open.add_permits(1);
+    // An acknowledgement that is sent later succeeds.
+    let noticed = async || {
+        let counts = running.counters.counts();
+        (counts.source_errors + counts.acked > 0).then_some(())
+    };
+    until(broker, "the outage is noticed", noticed).await;
+    broker.end_outage().await;
+    emptied(broker).await;
+    stop(broker, running).await;
+    assert_eq!(log.lock().unwrap().concat(), "m", "one run");
+}
+
+pub async fn a_drain_during_an_outage_ends_and_each_message_runs_once<B: Broker>(broker: &B) {
+    let executor = executor(broker);
+    for outage in [Outage::Refused, Outage::Silent] {
+        let (handling, log, open) = gated();
+        for number in 0..4 {
+            broker.publish(Message::new(format!("{outage:?}{number}"), "")).await;
+        }
+        let running = start_on(broker, &executor, (4, 4), handling).await;
+        until(broker, "all run", async || (log.lock().unwrap().len() == 4).then_some(())).await;
+        broker.begin_outage(outage).await;
+        open.add_permits(4);
+        let counts = stop(broker, running).await;
+        assert_eq!(counts.received, counts.ended(), "{outage:?}: {counts:?}");
+        broker.end_outage().await;
+        let (handling, later) = logged();
+        let running = start_on(broker, &executor, (2, 4), handling).await;
+        emptied(broker).await;
+        stop(broker, running).await;
+        assert!(later.lock().unwrap().is_empty(), "{outage:?}: each message ran before: {later:?}");
+    }
+}
+
 pub async fn a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run<B: Broker>(broker: &B) {
     let (handling, log, open) = gated();
     let running = start(broker, 2, 4, handling).await;
@@ -171,7 +225,7 @@ pub async fn a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run<B:
     let deferred = async || (running.counters.counts().deferred >= 4).then_some(());
     until(broker, "the duplicate is deferred", deferred).await;
     assert_eq!(running.counters.counts().acked, 0, "the run has not ended");
-    open.notify_one();
+    open.add_permits(1);
     acked(broker, &running, 2).await;
     emptied(broker).await;
     let counts = stop(broker, running).await;

@@ -26,7 +26,7 @@ bugs! {
     DroppedTagIsHeld: a_delivery_dropped_unsettled_is_redelivered;
     LostAtCut: deliveries_of_a_cut_connection_are_redelivered;
     GoneAtCut: deliveries_of_a_cut_connection_are_redelivered;
-    EndsAtCut: a_consumer_continues_after_its_connections_were_cut;
+    EndsAtCut: a_consumer_continues_after_its_connections_were_cut a_run_that_ends_during_an_outage_is_not_repeated;
     StaleTagAcks: deliveries_of_a_cut_connection_are_redelivered;
     BodyEndsAtNul: a_body_arrives_unchanged;
     BodyCutOff: a_body_arrives_unchanged;
@@ -76,6 +76,7 @@ bugs! {
     SecondDeadLetterIsKept: settling_twice_has_one_effect;
     DoneBehindTheEnd: settling_after_the_end_of_the_consumer_is_done_or_refused;
     KeepAliveDoesNothing: an_extended_delivery_is_held_beyond_the_brokers_limit;
-    IdOfTheDelivery: copies_of_one_message_run_once a_retry_keeps_id_body_and_headers_byte_for_byte;
+    IdOfTheDelivery: copies_of_one_message_run_once a_retry_keeps_id_body_and_headers_byte_for_byte
+        a_run_that_ends_during_an_outage_is_not_repeated a_drain_during_an_outage_ends_and_each_message_runs_once;
     LastInFirstOut: messages_of_one_key_run_in_order;
 }

@@ -139,6 +139,7 @@ impl Source for Client {
             if self.session.is_cut() && broker.has(Bug::EndsAtCut) {
                 return Err(SourceError::new(SourceErrorKind::Fatal, "the connection was cut"));
             }
+            broker.check_reachable()?;
             if self.session.is_cut() {
                 (self.session, self.stock) = (Session::open(&broker), VecDeque::new());
                 return Ok(Received::Revoked(vec![Position::of("queue")]));
@@ -192,6 +193,7 @@ impl Settle<Tag> for Settler {
     async fn settle(&self, _: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError> {
         let broker = &self.broker;
         let session = tag.session.number;
+        broker.check_reachable()?;
         if broker.has(Bug::DoneBehindTheEnd) && tag.session.closed.load(SeqCst) {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use idempotent_core::Timestamp;
 use idempotent_mq::{
     DeadLetter, DeadLetters, Delivery, Headers, LetterBox, Position, SourceError, SourceErrorKind, StoredLetter,
 };
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -38,6 +38,7 @@ pub struct State {
     pub sessions: u32,
     /// The first session that is not closed.
     pub living: u32,
+    pub is_away: bool,
 }
 
 /// A message, and the marks on it.
@@ -94,6 +95,12 @@ impl Simulated {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Returns an error during an outage.
+    pub fn check_reachable(&self) -> Result<(), SourceError> {
+        let away = || Err(SourceError::new(SourceErrorKind::Transient, "the broker cannot be reached"));
+        if self.state().is_away { away() } else { Ok(()) }
     }
 
     pub fn take_back(&self) {
@@ -230,6 +237,15 @@ impl Broker for Simulated {
         }
         drop(state);
         self.requeue(|_| true);
+    }
+
+    async fn begin_outage(&self, _: Outage) {
+        self.cut().await;
+        self.state().is_away = true;
+    }
+
+    async fn end_outage(&self) {
+        self.state().is_away = false;
     }
 }
 

@@ -8,7 +8,7 @@ use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::KafkaServer;
 use idempotent_kafka::{KafkaDeadLetters, KafkaSource};
 use idempotent_mq::{DeadLetter, DeadLetters};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -154,6 +154,14 @@ impl Broker for Topic {
 
     async fn cut(&self) {
         self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

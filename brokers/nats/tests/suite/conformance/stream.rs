@@ -13,7 +13,7 @@ use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::NatsServer;
 use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_nats::{JetStreamDeadLetters, JetStreamSource};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 
 static SERVER: LazyLock<NatsServer> = LazyLock::new(|| NatsServer::with("max_payload: 8MB"));
 static STREAMS: AtomicU32 = AtomicU32::new(0);
@@ -111,6 +111,14 @@ impl Broker for JetStream {
 
     async fn cut(&self) {
         self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

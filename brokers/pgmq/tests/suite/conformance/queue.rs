@@ -9,7 +9,7 @@ use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_pgmq::{PgmqDeadLetters, PgmqSource};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
@@ -104,6 +104,14 @@ impl Broker for Queue {
 
     async fn cut(&self) {
         self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

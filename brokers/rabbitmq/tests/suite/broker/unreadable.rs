@@ -13,7 +13,7 @@ use crate::forwarder::Forwarder;
 const UNREADABLE: &[u8] = b"unreadable to the client";
 
 async fn behind_forwarder(queue: Queue) -> (Forwarder, RabbitSource) {
-    let forwarder = Forwarder::cutting_at(SERVER.address(), Some(UNREADABLE)).await;
+    let forwarder = Forwarder::cutting_at(SERVER.address(), UNREADABLE).await;
     let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", forwarder.port());
     (forwarder, RabbitSource::builder(&url, queue).build().unwrap())
 }

@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RabbitServer;
 use idempotent_mq::{DeadLetter, DeadLetters, Headers};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitSource};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use tokio::sync::Mutex;
-
-use crate::forwarder::Forwarder;
 
 static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 static QUEUES: AtomicU32 = AtomicU32::new(0);
@@ -25,7 +24,7 @@ pub(crate) struct Rabbit {
     queue: Queue,
     admin: Channel,
     _connection: Connection,
-    forwarder: Forwarder,
+    between: Proxy,
     /// Held while dead letters are listed. A listing takes the letters out of the queue for a moment.
     listing: Mutex<()>,
 }
@@ -39,14 +38,14 @@ impl Rabbit {
         let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
         let admin = connection.create_channel().await.unwrap();
         admin.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-        let (forwarder, listing) = (Forwarder::start(address).await, Mutex::default());
-        let rabbit = Self { queue: queue(name.clone()), name, admin, _connection: connection, forwarder, listing };
+        let (between, listing) = (Proxy::start(&address).await, Mutex::default());
+        let rabbit = Self { queue: queue(name.clone()), name, admin, _connection: connection, between, listing };
         rabbit.new_source().declare().await.unwrap();
         rabbit
     }
 
     fn new_source(&self) -> RabbitSource {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
         RabbitSource::builder(&url, self.queue.clone()).build().unwrap()
     }
 
@@ -109,7 +108,7 @@ impl Broker for Rabbit {
     }
 
     fn letters(&self) -> Box<dyn DeadLetters> {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
         Box::new(RabbitDeadLetters::new(&url, &self.name).unwrap())
     }
 
@@ -122,7 +121,15 @@ impl Broker for Rabbit {
     }
 
     async fn cut(&self) {
-        self.forwarder.cut();
+        self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

@@ -11,7 +11,7 @@ use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_mq::{DeadLetter, DeadLetters};
 use idempotent_sqs::{SqsDeadLetters, SqsSource};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use serde_json::{Value, json};
 
 use crate::world::{World, builder_of, client};
@@ -102,6 +102,14 @@ impl Broker for Queue {
 
     async fn cut(&self) {
         self.between.cut_all();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.between.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.between.end_outage();
     }
 }
 

@@ -40,4 +40,12 @@ impl Lines {
     pub(crate) fn cut(&self) {
         self.0.cut_all();
     }
+
+    pub(crate) fn begin_outage(&self, is_silent: bool) {
+        self.0.begin_outage(is_silent);
+    }
+
+    pub(crate) fn end_outage(&self) {
+        self.0.end_outage();
+    }
 }

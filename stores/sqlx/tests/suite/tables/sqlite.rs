@@ -50,4 +50,10 @@ impl Lines {
     pub(crate) fn cut(&self) {
         panic!("there is no connection to a file that could be cut");
     }
+
+    pub(crate) fn begin_outage(&self, _: bool) {
+        panic!("a file can be reached at any time");
+    }
+
+    pub(crate) fn end_outage(&self) {}
 }

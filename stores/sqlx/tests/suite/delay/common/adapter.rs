@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, Scheduled, StoredLetter};
 use idempotent_sqlx::{DelayTable, DelayTableDeadLetters, DelayTableSource, ScheduledTask};
-use idempotent_testkit::broker::{Broker, Limits, Message};
+use idempotent_testkit::broker::{Broker, Limits, Message, Outage};
 use sqlx::{AssertSqlSafe, Pool};
 
 use super::backend::{self, Db, Lines};
@@ -93,6 +93,14 @@ impl Broker for Table {
 
     async fn cut(&self) {
         self.lines.cut();
+    }
+
+    async fn begin_outage(&self, outage: Outage) {
+        self.lines.begin_outage(outage == Outage::Silent);
+    }
+
+    async fn end_outage(&self) {
+        self.lines.end_outage();
     }
 }
 

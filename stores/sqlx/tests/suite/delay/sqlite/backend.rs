@@ -14,6 +14,8 @@ macro_rules! hold {
             // There is no connection to a file that could be cut.
             without: [
                 a_consumer_continues_after_its_connections_were_cut,
+                a_drain_during_an_outage_ends_and_each_message_runs_once,
+                a_run_that_ends_during_an_outage_is_not_repeated,
                 deliveries_of_a_cut_connection_are_redelivered,
             ]
         );

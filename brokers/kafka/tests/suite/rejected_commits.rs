@@ -1,26 +1,10 @@
-//! Cut connections, a broker that stops for a while, and rejected commits.
+//! Commits that the broker rejects.
 use idempotent_kafka::{KafkaPublisher, KafkaSource};
 use idempotent_mq::{OutboundMessage, Publish, Settlement, Source};
 use rdkafka::ClientConfig;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
-use crate::world::{GROUP, World, counting, one, settle, simulated, until_committed};
-
-#[tokio::test]
-async fn a_consumer_continues_after_its_broker_refused_connections() {
-    let world = World::new(1).await;
-    let (handling, mut runs) = counting();
-    let running = world.run(world.source().await, handling);
-    world.send("before").await;
-    runs.until(1).await;
-    world.between.refuse();
-    world.between.cut_all();
-    world.between.listen();
-    world.send("after").await;
-    world.until_committed(0, 2).await;
-    running.ended().await.unwrap();
-    assert_eq!(runs.number(), 2);
-}
+use crate::world::{GROUP, one, settle, simulated, until_committed};
 
 #[tokio::test]
 async fn a_commit_that_the_broker_rejected_is_repeated_without_another_message() {
