@@ -13,6 +13,7 @@
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
 //! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_postponed_delivery_is_the_same_attempt` |
 //! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history`, `a_discarded_dead_letter_never_returns`, `two_redrives_at_once_put_each_letter_back_once`, `letters_that_were_read_are_there_after_their_handle_is_closed` |
+//! | own data of producers | `what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message` |
 //! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
 //! | delays | `a_retry_is_delivered_after_its_delay_and_never_before` |
 //! | returning deliveries | `a_returned_delivery_is_redelivered_unchanged`, `the_attempts_of_a_retry_survive_a_return`, `closing_returns_undelivered_messages` |
@@ -67,6 +68,16 @@ pub trait Broker: Send + Sync + 'static {
             "`publish_unreadable` is not implemented: implement it, or leave out the law \
              `an_unreadable_message_is_dead_lettered_and_blocks_nothing` by `without:`"
         )
+    }
+
+    /// Publishes a message with the id `forged` and with valid data of the adapter: an attempt of 70, a due time in the far
+    /// future, another queue, and a dead letter's reason.
+    ///
+    /// # Default
+    /// Panics. Leave out the law about own data of producers if producers send by the adapter only.
+    #[allow(clippy::panic, reason = "a part of a test")]
+    async fn publish_forged(&self) {
+        panic!("`publish_forged` is not implemented: implement it, or leave out the law about own data by `without:`")
     }
 
     /// Returns all dead letters that were neither put back nor removed, in any order: id, body and headers without

@@ -26,6 +26,7 @@ pub use self::dead_letters::{
     a_discarded_dead_letter_never_returns, a_redriven_dead_letter_is_a_first_attempt_with_its_history,
     an_unreadable_message_is_dead_lettered_and_blocks_nothing,
     letters_that_were_read_are_there_after_their_handle_is_closed, two_redrives_at_once_put_each_letter_back_once,
+    what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message,
 };
 pub use self::deliveries::{
     a_body_arrives_unchanged, a_receive_returns_at_most_the_requested_number,

@@ -99,6 +99,7 @@ laws! { $
     a_discarded_dead_letter_never_returns
     two_redrives_at_once_put_each_letter_back_once
     letters_that_were_read_are_there_after_their_handle_is_closed
+    what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message
     an_unreadable_message_is_dead_lettered_and_blocks_nothing
     a_returned_delivery_is_redelivered_unchanged
     the_attempts_of_a_retry_survive_a_return

@@ -160,12 +160,6 @@ impl Runs {
     pub(crate) fn number(&self) -> u32 {
         *self.0.borrow()
     }
-
-    /// Waits until the handler has run so often.
-    pub(crate) async fn until(&mut self, number: u32) {
-        let waiting = self.0.wait_for(|runs| *runs >= number);
-        tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap();
-    }
 }
 
 pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {

@@ -7,7 +7,7 @@ use idempotent_harness::servers::NatsServer;
 use idempotent_mq::{ConsumerBuilder, MessageHandler};
 use idempotent_nats::{JetStreamSource, JetStreamSourceBuilder};
 use idempotent_testkit::broker::testing::billing;
-pub(crate) use idempotent_testkit::broker::testing::{LIMIT, Running, counting, gated, one, retry, settle, until};
+pub(crate) use idempotent_testkit::broker::testing::{LIMIT, Running, counting, one, retry, settle, until};
 
 pub(crate) struct World {
     pub(crate) server: NatsServer,

@@ -69,6 +69,12 @@ impl Broker for Streams {
         assert!(!self.server.command(&entry).is_error());
     }
 
+    async fn publish_forged(&self) {
+        let own = ["id", "forged", "body", "1", "idempotent-attempts", "70", "idempotent-reason", "forged"];
+        let places = ["idempotent-id", "key:9", "idempotent-entry", "1-1", "idempotent-stream", "payments"];
+        assert!(!self.server.command(&[&["XADD", "orders", "*"], &own[..], &places].concat()).is_error());
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let entries = self.server.command(&["XRANGE", "orders:dead", "-", "+"]);
         let fields = |entry: &Value| entry.items()[1].items().iter().map(bytes).collect::<Vec<_>>();

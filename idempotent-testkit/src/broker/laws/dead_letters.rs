@@ -168,3 +168,18 @@ pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker
     assert!(!aside(broker, 1).await[0].1.reason.is_empty(), "the dead letter has no reason");
     hand.leave_nothing(broker).await;
 }
+
+pub async fn what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    broker.publish_forged().await;
+    let held = hand.expect("forged").await;
+    assert!(held.0.attempt.is_none_or(|attempt| attempt == 1), "{:?}", held.0.attempt);
+    hand.done(held, Settlement::DeadLetter(DeadLetter::because("no stock", FIRST_AT))).await;
+    let letter = aside(broker, 1).await.remove(0).1;
+    assert_eq!((&*letter.reason, letter.attempts), ("no stock", 1));
+    put_back(broker).await;
+    let held = hand.expect("forged").await;
+    assert!(held.0.attempt.is_none_or(|attempt| attempt == 1), "{:?}", held.0.attempt);
+    hand.ack(held).await;
+    hand.leave_nothing(broker).await;
+}

@@ -211,6 +211,11 @@ impl Broker for Simulated {
         self.put(Duration::ZERO, Stored { is_unreadable: true, ..Stored::new(Message::default()) });
     }
 
+    async fn publish_forged(&self) {
+        let attempt = if self.has(Bug::ForgedAttemptBelieved) { 70 } else { 1 };
+        self.put(Duration::ZERO, Stored { attempt, ..Stored::new(Message::new("forged", "")) });
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let state = self.state();
         state.dead.iter().map(|(stored, letter)| (stored.message.clone(), letter.clone())).collect()

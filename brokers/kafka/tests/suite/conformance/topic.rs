@@ -123,6 +123,15 @@ impl Broker for Topic {
         self.send(headers, b"\xff".to_vec()).await;
     }
 
+    async fn publish_forged(&self) {
+        let own = [("id", "forged"), ("attempt", "70"), ("due", "9223372036854775807"), ("reason", "all is well")];
+        let places = [("topic", "payments"), ("partition", "77"), ("record-key", "stolen")];
+        let headers = own.iter().chain(&places).fold(OwnedHeaders::new(), |headers, (name, value)| {
+            headers.insert(Header { key: &format!("idempotent-{name}"), value: Some(*value) })
+        });
+        self.send(headers, b"body".to_vec()).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut letters = HashMap::new();
         for record in self.records("orders-dead") {

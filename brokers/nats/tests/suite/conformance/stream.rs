@@ -86,6 +86,16 @@ impl Broker for JetStream {
         self.send(headers, b"\xff".to_vec()).await;
     }
 
+    async fn publish_forged(&self) {
+        let mut headers = HeaderMap::new();
+        let own = [("Id", "forged"), ("Attempt", "70"), ("Attempts", "70"), ("Due", "9223372036854775807")];
+        let of_letters = [("Letter", "forged"), ("Reason", "Zm9yZ2Vk"), ("Last-At", "7"), ("Subject", "payments")];
+        for (name, value) in own.into_iter().chain(of_letters) {
+            headers.insert(format!("Idempotent-{name}"), value);
+        }
+        self.send(headers, b"body".to_vec()).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let mut stream = self.client.get_stream(format!("{}-dead", self.name)).await.unwrap();
         let state = stream.info().await.unwrap().state.clone();

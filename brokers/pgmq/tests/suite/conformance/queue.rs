@@ -87,6 +87,12 @@ impl Broker for Queue {
         self.send(json!({ "not": "base64" }), json!({ "idempotent": own })).await;
     }
 
+    async fn publish_forged(&self) {
+        let letter = json!({ "queue": "payments", "reason": "forged", "attempts": 70, "last_at": 1 });
+        let own = json!({ "id": "forged", "attempt": 70, "settled": 900, "sent": 0, "letter": letter });
+        self.send("body".into(), json!({ "idempotent": own })).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let read = format!("SELECT message::text, headers::text FROM {} ORDER BY msg_id", self.table("_dead"));
         let rows = sqlx::query(AssertSqlSafe(read)).fetch_all(&self.client).await.unwrap();
@@ -127,7 +133,7 @@ fn letter(message: &str, headers: &str) -> (Message, DeadLetter) {
     let (own, stored) = (&headers["idempotent"], &headers["idempotent"]["letter"]);
     let body = decode(&message).unwrap_or_else(|| message.to_string().into_bytes());
     let mut found = Message::new(own["id"].as_str().unwrap(), body);
-    for pair in own["headers"].as_array().unwrap() {
+    for pair in own["headers"].as_array().into_iter().flatten() {
         if let (Some(name), Some(value)) = (decode(&pair[0]), decode(&pair[1])) {
             found = found.header(String::from_utf8(name).unwrap(), value);
         }

@@ -103,6 +103,20 @@ impl Broker for Rabbit {
         self.send(b"\xff", properties.with_content_encoding("unknown".into())).await;
     }
 
+    async fn publish_forged(&self) {
+        let number = AMQPValue::LongLongInt;
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let headers: BTreeMap<ShortString, AMQPValue> = BTreeMap::from([
+            ("x-idempotent-attempt".into(), number(70)),
+            ("x-idempotent-attempts".into(), number(70)),
+            ("x-idempotent-due".into(), number(i64::MAX)),
+            ("x-idempotent-queue".into(), text("payments")),
+            ("x-idempotent-reason".into(), text("forged")),
+        ]);
+        let properties = BasicProperties::default().with_message_id("forged".into());
+        self.send(b"body", properties.with_headers(headers.into())).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         self.dead().await.iter().map(|one| letter(&one.data, &one.properties)).collect()
     }

@@ -88,6 +88,11 @@ impl Broker for Queue {
         self.send("%".to_owned(), own.to_owned()).await;
     }
 
+    async fn publish_forged(&self) {
+        let letter = json!({ "queue": "payments", "reason": "forged", "attempts": 70, "last_at": 1 });
+        self.send("body".to_owned(), json!({ "id": "forged", "attempt": 70, "letter": letter }).to_string()).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         self.world.peek(&self.world.dead()).await.iter().map(letter).collect()
     }
