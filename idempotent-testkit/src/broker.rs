@@ -70,14 +70,19 @@ pub trait Broker: Send + Sync + 'static {
         )
     }
 
-    /// Publishes a message with the id `forged` and with valid data of the adapter: an attempt of 70, a due time in the far
-    /// future, another queue, and a dead letter's reason.
+    /// Publishes a message with the id `forged` and with all data that the adapter writes to retries and dead letters, in its
+    /// names and forms: an attempt of 70, a due time in the far future, another queue, and a dead letter with its reason, its
+    /// first time and its deaths.
     ///
     /// # Default
-    /// Panics. Leave out the law about own data of producers if producers send by the adapter only.
+    /// Panics. Leave out the law `what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message` if
+    /// producers can send by the adapter only.
     #[allow(clippy::panic, reason = "a part of a test")]
     async fn publish_forged(&self) {
-        panic!("`publish_forged` is not implemented: implement it, or leave out the law about own data by `without:`")
+        panic!(
+            "`publish_forged` is not implemented: implement it, or leave out the law \
+             `what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message` by `without:`"
+        )
     }
 
     /// Returns all dead letters that were neither put back nor removed, in any order: id, body and headers without
@@ -105,18 +110,31 @@ pub trait Broker: Send + Sync + 'static {
     /// Begins an outage for all existing and new sources. During it, the laws neither publish nor inspect the queue.
     ///
     /// # Default
-    /// Panics. Leave out the laws about outages if sources reach the broker at any time, such as a queue in memory.
+    /// Panics. Leave out the laws `a_run_that_ends_during_an_outage_is_not_repeated` and
+    /// `a_drain_during_an_outage_ends_and_each_message_runs_once` if sources reach the broker at any time, such as a
+    /// queue in memory.
     #[allow(clippy::panic, reason = "a part of a test")]
     async fn begin_outage(&self, _outage: Outage) {
-        panic!("`begin_outage` is not implemented: implement it, or leave out the laws about outages by `without:`")
+        panic!(
+            "`begin_outage` is not implemented: implement it, or leave out the laws \
+             `a_run_that_ends_during_an_outage_is_not_repeated` and \
+             `a_drain_during_an_outage_ends_and_each_message_runs_once` by `without:`"
+        )
     }
 
-    /// Ends the outage. Connections that have lost bytes are cut.
-    async fn end_outage(&self) {}
+    /// Ends the outage. Connections that have lost bytes end, so that their clients open new ones.
+    ///
+    /// # Default
+    /// Panics, like [`begin_outage`](Self::begin_outage).
+    #[allow(clippy::panic, reason = "a part of a test")]
+    async fn end_outage(&self) {
+        panic!("`end_outage` is not implemented: implement it together with `begin_outage`")
+    }
 }
 
 /// A way in which a broker is away.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Outage {
     /// All connections end, and new ones are refused.
     Refused,

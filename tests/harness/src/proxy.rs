@@ -225,6 +225,9 @@ impl Proxy {
     }
 
     /// Begins an outage: all connections stay open without traffic, or they are reset and new ones refused.
+    ///
+    /// # Panics
+    /// Never, as long as the thread of the proxy runs.
     pub fn begin_outage(&self, is_silent: bool) {
         if is_silent {
             return self.silence();
@@ -233,14 +236,14 @@ impl Proxy {
         self.cut_all();
     }
 
-    /// Ends an outage, and cuts the connections that have lost bytes.
+    /// Ends an outage, and resets the connections that stayed open.
     ///
     /// # Panics
     /// See [`listen`](Self::listen).
     pub fn end_outage(&self) {
         self.speak();
-        self.listen();
         self.cut_all();
+        self.listen();
     }
 
     /// Leads new connections to the server at this address, as a virtual address does after a failover. Existing connections stay with

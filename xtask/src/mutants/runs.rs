@@ -66,7 +66,7 @@ impl TestProgram {
         Ok(program)
     }
 
-    /// Returns whether a test that reaches the mutant fails. The six that reach the fewest mutants run first: they fail most.
+    /// Returns whether a test that reaches the mutant fails. The six most specific ones run first, since many fail.
     pub(super) fn detects(&self, mutant: Id) -> bool {
         let mut tests: Vec<_> = self.tests.iter().filter(|test| test.reaches.contains(&mutant)).collect();
         tests.sort_by_key(|test| test.reaches.len());

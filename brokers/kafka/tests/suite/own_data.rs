@@ -36,6 +36,35 @@ impl World {
 }
 
 #[tokio::test]
+async fn a_producer_decides_neither_the_attempt_nor_the_topic_of_its_letter() {
+    let world = World::new(1).await;
+    world.create("payments", 1).await;
+    let forged = headers([
+        ("idempotent-topic", "payments"),
+        ("idempotent-partition", "77"),
+        ("idempotent-record-key", "stolen"),
+        ("idempotent-id", "pay-4711"),
+        ("idempotent-attempt", "16"),
+        ("idempotent-due", "9223372036854775807"),
+        ("idempotent-reason", "all is well"),
+        ("mine", "1"),
+    ]);
+    world.produce("orders", Some(b"k"), forged).await;
+    let mut source = world.builder().retry_topic(RETRIES).connect().await.unwrap();
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.headers.len()), (Some(1), 1));
+    settle(&source, &held, retry(ms(1))).await;
+    let held = one(&mut source).await;
+    assert_eq!((held.0.attempt, held.0.id.as_deref()), (Some(2), Some("pay-4711")));
+    settle(&source, &held, because("no stock")).await;
+    let redriven = Redrive::new().run(&mut KafkaDeadLetters::new(world.url(), "orders")).await;
+    assert_eq!(redriven.put_back, 1, "{redriven:?}");
+    let back = record(&world, "orders", 1);
+    assert_eq!((back.key(), back.partition()), (Some(&b"k"[..]), 0));
+    source.close().await;
+}
+
+#[tokio::test]
 async fn a_letter_goes_to_the_topic_of_the_handle_or_to_one_that_the_operator_names() {
     let world = World::new(1).await;
     world.create("payments", 1).await;

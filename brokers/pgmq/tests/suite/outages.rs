@@ -1,11 +1,34 @@
-//! An address that moves, a dropped queue, and a long handler.
+//! A killed server, an address that moves, a dropped queue, and a long handler.
 use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{OutboundMessage, Publish, SourceErrorKind};
+use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
 use idempotent_pgmq::{PgmqPublisher, PgmqSource};
 
-use crate::world::{Database, World, counting, gated, pgmq_url, until};
+use crate::world::{Database, World, counting, gated, ms, one, pgmq_url, retry, settle, until};
+
+#[tokio::test]
+async fn held_and_delayed_messages_survive_a_killed_server_and_run_once() {
+    let world = World::of(Database::alone().await).await;
+    let (handling, runs) = counting();
+    let mut source = world.source().await;
+    let settler = source.settler();
+    for body in ["\"delayed\"", "\"held\""] {
+        world.send(body).await;
+    }
+    let delayed = one(&mut source).await;
+    settle(&settler, &delayed, retry(ms(300))).await;
+    let held = one(&mut source).await;
+    world.database.server.kill();
+    let lost = settler.settle(&held.0, &held.1, &Settlement::Ack).await.unwrap_err();
+    assert_eq!(lost.kind(), SourceErrorKind::Transient, "{lost}");
+    world.database.server.restart();
+    drop((held, source));
+    let running = world.run(world.source().await, handling);
+    until("both are acknowledged", async || world.open().await == 0).await;
+    running.ended().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 2);
+}
 
 /// The number of messages that a queue has had.
 const SENT: &str = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM pgmq.q_orders_msg_id_seq";

@@ -71,8 +71,9 @@ impl Broker for Streams {
 
     async fn publish_forged(&self) {
         let own = ["id", "forged", "body", "1", "idempotent-attempts", "70", "idempotent-reason", "forged"];
-        let places = ["idempotent-id", "key:9", "idempotent-entry", "1-1", "idempotent-stream", "payments"];
-        assert!(!self.server.command(&[&["XADD", "orders", "*"], &own[..], &places].concat()).is_error());
+        let places = ["idempotent-id", "key:9", "idempotent-entry", "1-1", "idempotent-last-at", "7"];
+        let times = ["idempotent-first-at", "1", "idempotent-deaths", "1"];
+        assert!(!self.server.command(&[&["XADD", "orders", "*"], &own[..], &places, &times].concat()).is_error());
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {

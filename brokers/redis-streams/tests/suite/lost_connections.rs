@@ -2,6 +2,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_testkit::broker::testing::counting;
 
 use crate::world::{World, until};
@@ -33,6 +34,22 @@ async fn an_entry_with_a_lost_delivery_is_redelivered() {
     let running = world.run(source, handling, 8, 6);
     until("it is acknowledged", async || running.counters.counts().acked == 1).await;
     assert_eq!((proxy.met(), runs.load(SeqCst), world.pending().len()), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_source_continues_after_a_server_restart() {
+    let world = World::on(RedisServer::builder().aof().arg("--appendfsync").arg("always").start());
+    let (handling, runs) = counting();
+    let running = world.run(world.source("a").await, handling, 8, 6);
+    world.send("1");
+    until("the first is acknowledged", async || running.counters.counts().acked == 1).await;
+    world.server.kill();
+    until("it is noticed", async || running.counters.counts().source_errors > 0).await;
+    world.server.restart();
+    world.send("2");
+    until("the second is acknowledged", async || running.counters.counts().acked == 2).await;
+    assert_eq!((runs.load(SeqCst), world.pending().len()), (2, 0));
+    assert_eq!(running.ended().await.unwrap().unsettled, 0);
 }
 
 #[tokio::test]

@@ -174,6 +174,9 @@ pub async fn what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_
     broker.publish_forged().await;
     let held = hand.expect("forged").await;
     assert!(held.0.attempt.is_none_or(|attempt| attempt == 1), "{:?}", held.0.attempt);
+    hand.done(held, retry(broker, 2)).await;
+    let held = hand.expect("forged").await;
+    assert!(held.0.attempt.is_none_or(|attempt| attempt == 2), "{:?}", held.0.attempt);
     hand.done(held, Settlement::DeadLetter(DeadLetter::because("no stock", FIRST_AT))).await;
     let letter = aside(broker, 1).await.remove(0).1;
     assert_eq!((&*letter.reason, letter.attempts), ("no stock", 1));

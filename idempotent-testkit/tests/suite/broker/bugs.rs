@@ -79,5 +79,6 @@ bugs! {
     IdOfTheDelivery: copies_of_one_message_run_once a_retry_keeps_id_body_and_headers_byte_for_byte
         a_run_that_ends_during_an_outage_is_not_repeated a_drain_during_an_outage_ends_and_each_message_runs_once;
     ForgedAttemptBelieved: what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message;
+    ForgedQueueBelieved: what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message;
     LastInFirstOut: messages_of_one_key_run_in_order;
 }

@@ -139,7 +139,7 @@ impl Source for Client {
             if self.session.is_cut() && broker.has(Bug::EndsAtCut) {
                 return Err(SourceError::new(SourceErrorKind::Fatal, "the connection was cut"));
             }
-            broker.check_reachable()?;
+            broker.reached().await?;
             if self.session.is_cut() {
                 (self.session, self.stock) = (Session::open(&broker), VecDeque::new());
                 return Ok(Received::Revoked(vec![Position::of("queue")]));
@@ -193,7 +193,7 @@ impl Settle<Tag> for Settler {
     async fn settle(&self, _: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError> {
         let broker = &self.broker;
         let session = tag.session.number;
-        broker.check_reachable()?;
+        broker.reached().await?;
         if broker.has(Bug::DoneBehindTheEnd) && tag.session.closed.load(SeqCst) {
             return Ok(());
         }
@@ -230,6 +230,7 @@ impl Settle<Tag> for Settler {
     }
 
     async fn keep_alive(&self, held: &[&Tag]) -> Result<(), SourceError> {
+        self.broker.reached().await?;
         if self.broker.has(Bug::KeepAliveDoesNothing) {
             return Ok(());
         }

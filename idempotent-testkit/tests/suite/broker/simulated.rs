@@ -38,7 +38,7 @@ pub struct State {
     pub sessions: u32,
     /// The first session that is not closed.
     pub living: u32,
-    pub is_away: bool,
+    pub outage: Option<Outage>,
 }
 
 /// A message, and the marks on it.
@@ -97,10 +97,14 @@ impl Simulated {
         self.changed.notify_waiters();
     }
 
-    /// Returns an error during an outage.
-    pub fn check_reachable(&self) -> Result<(), SourceError> {
-        let away = || Err(SourceError::new(SourceErrorKind::Transient, "the broker cannot be reached"));
-        if self.state().is_away { away() } else { Ok(()) }
+    /// Returns an error if the broker refuses connections, and never returns if it is silent.
+    pub async fn reached(&self) -> Result<(), SourceError> {
+        let outage = self.state().outage;
+        match outage {
+            None => Ok(()),
+            Some(Outage::Silent) => std::future::pending().await,
+            Some(_) => Err(SourceError::new(SourceErrorKind::Transient, "the broker cannot be reached")),
+        }
     }
 
     pub fn take_back(&self) {
@@ -244,13 +248,13 @@ impl Broker for Simulated {
         self.requeue(|_| true);
     }
 
-    async fn begin_outage(&self, _: Outage) {
+    async fn begin_outage(&self, outage: Outage) {
         self.cut().await;
-        self.state().is_away = true;
+        self.state().outage = Some(outage);
     }
 
     async fn end_outage(&self) {
-        self.state().is_away = false;
+        self.state().outage = None;
     }
 }
 
@@ -302,6 +306,7 @@ impl LetterBox for Letters {
         tokio::task::yield_now().await;
         let mut stored = letter.clone();
         match self.take(letter) {
+            Some(_) if self.broker.has(Bug::ForgedQueueBelieved) && letter.message.id == "forged" => return Ok(true),
             Some(letter) => (stored.first_at, stored.deaths) = (Some(letter.first_at), letter.deaths),
             None if self.broker.has(Bug::GoneLetterPutBack) => stored.message.id.push('\''),
             None => return Ok(false),

@@ -60,8 +60,8 @@ impl Kind {
         Duration::from_millis(if self.name() == "sqs" { 120 } else { 40 })
     }
 
-    /// Returns the number of messages on their way to the broker with which no other is sent. On a busy machine, the
-    /// emulator of SQS would otherwise get most messages after the faults.
+    /// Returns the largest number of unconfirmed messages. On a busy machine, the emulator of SQS would otherwise get most
+    /// messages after the faults.
     pub(super) fn backlog(self) -> usize {
         if self.name() == "sqs" { 16 } else { 150 }
     }

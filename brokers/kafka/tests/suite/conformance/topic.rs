@@ -126,7 +126,8 @@ impl Broker for Topic {
     async fn publish_forged(&self) {
         let own = [("id", "forged"), ("attempt", "70"), ("due", "9223372036854775807"), ("reason", "all is well")];
         let places = [("topic", "payments"), ("partition", "77"), ("record-key", "stolen")];
-        let headers = own.iter().chain(&places).fold(OwnedHeaders::new(), |headers, (name, value)| {
+        let letter = [("first-at", "1"), ("deaths", "1"), ("letter", "x"), ("attempts", "70"), ("last-at", "7")];
+        let headers = own.iter().chain(&places).chain(&letter).fold(OwnedHeaders::new(), |headers, (name, value)| {
             headers.insert(Header { key: &format!("idempotent-{name}"), value: Some(*value) })
         });
         self.send(headers, b"body".to_vec()).await;

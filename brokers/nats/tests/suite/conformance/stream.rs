@@ -88,8 +88,8 @@ impl Broker for JetStream {
 
     async fn publish_forged(&self) {
         let mut headers = HeaderMap::new();
-        let own = [("Id", "forged"), ("Attempt", "70"), ("Attempts", "70"), ("Due", "9223372036854775807")];
-        let of_letters = [("Letter", "forged"), ("Reason", "Zm9yZ2Vk"), ("Last-At", "7"), ("Subject", "payments")];
+        let own = [("Id", "forged"), ("Subject", "payments"), ("First-At", "1"), ("Deaths", "1"), ("Letter", "x")];
+        let of_letters = [("Reason", "Zm9yZ2Vk"), ("Attempts", "70"), ("Last-At", "7")];
         for (name, value) in own.into_iter().chain(of_letters) {
             headers.insert(format!("Idempotent-{name}"), value);
         }

@@ -89,7 +89,8 @@ impl Broker for Queue {
 
     async fn publish_forged(&self) {
         let letter = json!({ "queue": "payments", "reason": "forged", "attempts": 70, "last_at": 1 });
-        let own = json!({ "id": "forged", "attempt": 70, "settled": 900, "sent": 0, "letter": letter });
+        let own = json!({ "id": "forged", "attempt": 70, "settled": 900, "sent": 0, "first_at": 1, "deaths": 1,
+            "letter": letter });
         self.send("body".into(), json!({ "idempotent": own })).await;
     }
 

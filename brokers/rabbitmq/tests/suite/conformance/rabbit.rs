@@ -109,7 +109,10 @@ impl Broker for Rabbit {
         let headers: BTreeMap<ShortString, AMQPValue> = BTreeMap::from([
             ("x-idempotent-attempt".into(), number(70)),
             ("x-idempotent-attempts".into(), number(70)),
-            ("x-idempotent-due".into(), number(i64::MAX)),
+            ("x-idempotent-deaths".into(), number(1)),
+            ("x-idempotent-expires-at".into(), number(i64::MAX)),
+            ("x-idempotent-first-at".into(), number(1)),
+            ("x-idempotent-last-at".into(), number(7)),
             ("x-idempotent-queue".into(), text("payments")),
             ("x-idempotent-reason".into(), text("forged")),
         ]);

@@ -90,7 +90,8 @@ impl Broker for Queue {
 
     async fn publish_forged(&self) {
         let letter = json!({ "queue": "payments", "reason": "forged", "attempts": 70, "last_at": 1 });
-        self.send("body".to_owned(), json!({ "id": "forged", "attempt": 70, "letter": letter }).to_string()).await;
+        let own = json!({ "id": "forged", "first_at": 1, "deaths": 1, "letter": letter });
+        self.send("body".to_owned(), own.to_string()).await;
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {

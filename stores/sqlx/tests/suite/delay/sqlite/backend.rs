@@ -15,9 +15,10 @@ macro_rules! hold {
             without: [
                 a_consumer_continues_after_its_connections_were_cut,
                 a_drain_during_an_outage_ends_and_each_message_runs_once,
-                what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message,
                 a_run_that_ends_during_an_outage_is_not_repeated,
                 deliveries_of_a_cut_connection_are_redelivered,
+                // Producers send by the table only.
+                what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message,
             ]
         );
     };
