@@ -11,10 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use crate::assignment::Assignment;
+use crate::carrier::{ABORTS, Names};
 use crate::connection_error::{ConnectionError, KeepsError};
 use crate::error::{failure, fatal, transient};
 use crate::group_events::GroupEvents;
-use crate::headers::{ABORTS, Names};
 use crate::member::Member;
 use crate::message::LONGEST_NAME;
 use crate::producer::{Producer, QuietContext};

@@ -8,8 +8,8 @@ use idempotent_mq::{LetterBox, ServerUrl, SourceError, StoredLetter};
 use rdkafka::message::Message;
 use tokio::task::spawn_blocking;
 
+use crate::carrier::HeaderWriter;
 use crate::error::{is_partition_missing, refused, transient};
-use crate::headers::HeaderWriter;
 use crate::letter_clients::{Opened, PUTTING_BACK, READING, config, original};
 use crate::message::{Copy, Letter, removal};
 

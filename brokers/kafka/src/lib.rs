@@ -40,12 +40,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod assignment;
 mod builder;
+mod carrier;
 mod commits;
 mod connection_error;
 mod dead_letters;
 mod error;
 mod group_events;
-mod headers;
 mod letter_clients;
 mod member;
 mod message;

@@ -13,10 +13,10 @@ use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
 use crate::assignment::{Assignment, names};
+use crate::carrier::Names;
 use crate::commits::{Commits, INTERVAL};
 use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
-use crate::headers::Names;
 use crate::message::{convert, due};
 use crate::partition::{Partition, Reading, Step};
 use crate::place::{PartitionName, Place};

@@ -10,7 +10,7 @@ use idempotent_mq::{
 };
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message, OwnedHeaders};
 
-use crate::headers::{
+use crate::carrier::{
     ABORTS, HeaderWriter, Names, OMITTED, PARTITION, RECORD, RECORD_KEY, ReceivedHeaders, TOMBSTONE, TOPIC, name_of,
 };
 use crate::place::PartitionName;

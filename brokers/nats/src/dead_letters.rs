@@ -5,11 +5,11 @@ use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
 use idempotent_mq::{LetterBox, ServerUrl, SourceError, StoredLetter};
 
+use crate::carrier::{HeaderWriter, letter, original_of, original_subject, without_control};
 use crate::connection::Connection;
 use crate::declare::existing_stream;
 use crate::delayed::{contains, delayed_subjects};
 use crate::error::{copy_failure, jetstream_failure, refused, transient};
-use crate::headers::{HeaderWriter, letter, original_of, original_subject, without_control};
 use crate::publisher::confirmed;
 use crate::raw_message::StoredMessage;
 

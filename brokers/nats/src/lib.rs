@@ -45,12 +45,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod bucket;
 mod builder;
+mod carrier;
 mod connection;
 mod dead_letters;
 mod declare;
 mod delayed;
 mod error;
-mod headers;
 mod kv_backend;
 mod number;
 mod options;

@@ -14,10 +14,10 @@ use idempotent_mq::{
 };
 use tokio::sync::OnceCell;
 
+use crate::carrier::HeaderWriter;
 use crate::connection::Connection;
 use crate::delayed::DelayStreams;
 use crate::error::{is_undecided, refusal};
-use crate::headers::HeaderWriter;
 
 /// A publisher that adds messages to streams and returns their positions. The topic of a message is a subject.
 ///

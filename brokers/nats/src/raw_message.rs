@@ -7,9 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use idempotent_mq::{Delivery, Headers, SourceError};
 use serde::{Deserialize, Serialize};
 
+use crate::carrier::{delivery, is_representable, parsed};
 use crate::connection::Connection;
 use crate::error::{jetstream_failure, transient, unanswered};
-use crate::headers::{delivery, is_representable, parsed};
 use crate::number::MessageNumber;
 
 /// A message of a stream.

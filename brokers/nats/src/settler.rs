@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 
+use crate::carrier::HeaderWriter;
 use crate::connection::Connection;
 use crate::error::{copy_failure, request_failure, transient};
-use crate::headers::HeaderWriter;
 use crate::number::MessageNumber;
 use crate::publisher::confirmed;
 use crate::retry_marks::{RetryMark, RetryMarks};

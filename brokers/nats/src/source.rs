@@ -12,8 +12,8 @@ use idempotent_mq::{
 };
 
 use crate::builder::JetStreamSourceBuilder;
+use crate::carrier::delivery;
 use crate::error::fatal;
-use crate::headers::delivery;
 use crate::number::MessageNumber;
 use crate::pulls::Pulls;
 use crate::settler::{JetStreamSettler, JetStreamTag};

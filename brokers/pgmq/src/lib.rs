@@ -46,10 +46,10 @@
 mod acks;
 mod body;
 mod builder;
+mod carrier;
 mod connections;
 mod dead_letters;
 mod error;
-mod headers;
 mod message;
 mod options;
 mod pooler;

@@ -6,8 +6,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::body;
+use crate::carrier::StoredHeaders;
 use crate::error::unreadable;
-use crate::headers::StoredHeaders;
 use crate::queue_name::QueueName;
 
 /// The handle that settles a message. It identifies one read of the message: if another consumer has read the message since, the

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use crate::connections::Connections;
 use crate::error::{Failure, QueryError, in_transaction};
 use crate::statements::SEND;
-use crate::{body, headers, pooler};
+use crate::{body, carrier, pooler};
 
 /// A publisher that sends messages to queues and returns their ids. The topic of a message is the name of a queue.
 ///
@@ -112,7 +112,7 @@ impl PgmqPublisher {
     /// jsonb cannot store the message.
     fn statement(&self, message: &OutboundMessage) -> Result<Query<'static, Postgres, PgArguments>, PublishError> {
         let stored = body::store(&message.body, self.exact);
-        let headers = headers::sent(message, stored.is_encoded).map_err(|part| {
+        let headers = carrier::sent(message, stored.is_encoded).map_err(|part| {
             let text =
                 format!("{}: its `{part}` contains U+0000, which jsonb cannot store; use another", doing(message));
             PublishError::new(PublishErrorKind::Refused, text)

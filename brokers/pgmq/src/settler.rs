@@ -10,9 +10,9 @@ use sqlx::{AssertSqlSafe, Postgres, Row};
 
 use crate::PgmqTag;
 use crate::acks::{AckQueue, columns};
+use crate::carrier::{letter_marks, release_marks};
 use crate::connections::Connections;
 use crate::error::{failure, gone, unreadable};
-use crate::headers::{letter_marks, release_marks};
 use crate::queue_name::QueueName;
 use crate::statements::Statements;
 

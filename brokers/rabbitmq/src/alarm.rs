@@ -7,8 +7,8 @@ use lapin::{Connection, Event};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::broker_url::BrokerUrl;
 use crate::error::is_of_channel;
+use crate::options::BrokerUrl;
 
 /// The reports of the broker and the client about a connection.
 #[derive(Clone, Debug, Default)]

@@ -12,10 +12,10 @@ use lapin::{Acker, Channel, Connection};
 use tokio::time::timeout;
 
 use crate::alarm::Alarm;
-use crate::broker_url::BrokerUrl;
+use crate::carrier::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
 use crate::error::{failure, is_final, is_too_large, transient, unconnected};
+use crate::options::BrokerUrl;
 use crate::publish_connection::{PublishConnection, PublishFailure};
-use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
 use crate::session::REQUEUE;
 use crate::{Queue, SettingError};
 

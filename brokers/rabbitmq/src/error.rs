@@ -5,7 +5,7 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use lapin::ErrorKind;
 use lapin::protocol::AMQPErrorKind;
 
-use crate::broker_url::BrokerUrl;
+use crate::options::BrokerUrl;
 
 /// An invalid setting. The text names the setting, the rule and the remedy, and contains no URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

@@ -11,9 +11,9 @@ use lapin::options::{BasicCancelOptions, BasicQosOptions};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
+use crate::carrier::RetryHeaders;
 use crate::copies::CopyStore;
 use crate::error::{answered, failure};
-use crate::retry_headers::RetryHeaders;
 use crate::session::{ConsumerSession, REQUEUE, connect, declare_queues};
 use crate::settings::SourceSettings;
 use crate::settler::RabbitTag;

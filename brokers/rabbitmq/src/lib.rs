@@ -49,7 +49,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod ack_batcher;
 mod alarm;
-mod broker_url;
+mod carrier;
 mod caution;
 mod copies;
 mod dead_letters;
@@ -61,11 +61,11 @@ mod frame_limit;
 mod headers;
 mod intake;
 mod message;
+mod options;
 mod properties;
 mod publish_connection;
 mod publisher;
 mod queue;
-mod retry_headers;
 mod retry_levels;
 mod route;
 mod session;
@@ -75,13 +75,13 @@ mod shared_connection;
 mod source;
 mod topology;
 
-pub use self::broker_url::URL_FORM;
 pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
 pub use self::delay_queues::DelayTopology;
 pub use self::error::SettingError;
 pub use self::field_value::FieldValue;
 pub use self::message::RabbitProperties;
+pub use self::options::URL_FORM;
 pub use self::publisher::{RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
 pub use self::route::Route;

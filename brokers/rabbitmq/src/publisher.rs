@@ -23,8 +23,8 @@ use self::delayed::check_expiry;
 use self::due_time::DueTime;
 use self::outcome::KnownState;
 use self::state::PublisherState;
-use crate::broker_url::BrokerUrl;
 use crate::message::EncodedMessage;
+use crate::options::BrokerUrl;
 use crate::shared_connection::SharedConnection;
 use crate::{DelayTopology, RabbitProperties, SettingError};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use idempotent_mq::Position;
 
 use crate::Queue;
-use crate::broker_url::BrokerUrl;
-use crate::retry_headers::ExpirySettings;
+use crate::carrier::ExpirySettings;
+use crate::options::BrokerUrl;
 
 #[derive(Debug)]
 pub(crate) struct SourceSettings {

@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tracing::warn;
 
+use crate::carrier::RetryHeaders;
 use crate::copies::{AuxiliaryQueue, PendingCopy};
 use crate::error::{channel_closed, is_final, is_too_large, transient};
 use crate::publish_connection::PublishFailure;
-use crate::retry_headers::RetryHeaders;
 use crate::retry_levels::sufficient_ms;
 use crate::session::{ConsumerSession, REQUEUE};
 

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::alarm::Alarm;
-use crate::broker_url::{BrokerUrl, CONNECT_TIMEOUT, unanswered};
 use crate::delay_queues::DeclaredSteps;
+use crate::options::{BrokerUrl, CONNECT_TIMEOUT, unanswered};
 use crate::publish_connection::PublishConnection;
 
 /// A connection that opens on first use, and opens again after a failure.

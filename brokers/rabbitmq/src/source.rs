@@ -7,12 +7,12 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::broker_url::BrokerUrl;
+use crate::carrier::ExpirySettings;
 use crate::caution::Caution;
 use crate::copies::CopyStore;
 use crate::intake::SessionIntake;
+use crate::options::BrokerUrl;
 use crate::properties::MAX_SHORT_STRING;
-use crate::retry_headers::ExpirySettings;
 use crate::retry_levels::MAX_DELAY;
 use crate::session::{connect, declare_queues};
 use crate::settings::SourceSettings;

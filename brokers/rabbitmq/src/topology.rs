@@ -6,9 +6,9 @@ use lapin::Channel;
 use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
-use crate::broker_url::BrokerUrl;
 use crate::error::{answered, failure, is_not_found, unconnected};
 use crate::field_value::{FieldValue, Fields, field_table};
+use crate::options::BrokerUrl;
 use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use idempotent_mq::{SourceError, SourceErrorKind};
 
 use crate::StreamsSource;
+use crate::carrier::FieldMapping;
 use crate::connection::{Connection, client};
 use crate::due_times::DueTimes;
-use crate::headers::FieldMapping;
 use crate::options::{BLOCK, StartPosition, TrimPolicy};
 use crate::settler::{ConsumerSettings, StreamsSettler};
 

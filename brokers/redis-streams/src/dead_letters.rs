@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use idempotent_mq::{LetterBox, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
+use crate::carrier::{FieldMapping, Fields, add, decode_letter, fits_into_script};
 use crate::connection::{Connection, client};
-use crate::headers::{FieldMapping, Fields, add, decode_letter, fits_into_script};
 use crate::reply;
 use crate::scripts::BACK;
 

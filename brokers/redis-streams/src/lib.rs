@@ -44,11 +44,11 @@
 #![doc = include_str!("docs/streams.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod builder;
+mod carrier;
 mod connection;
 mod dead_letters;
 mod due_times;
 mod error;
-mod headers;
 mod held_entries;
 mod options;
 mod publisher;

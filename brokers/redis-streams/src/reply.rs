@@ -2,7 +2,7 @@
 use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::Value;
 
-use crate::headers::Fields;
+use crate::carrier::Fields;
 use crate::retry_mark::RetryMark;
 
 /// A delivered entry.

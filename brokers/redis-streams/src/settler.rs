@@ -9,9 +9,9 @@ use idempotent_mq::{DeadLetter, Delivery, Settle, Settlement, SourceError, Sourc
 use redis::Value;
 use tokio::time::Instant;
 
+use crate::carrier::{Fields, add, encode_letter, fits_into_script};
 use crate::connection::Connection;
 use crate::due_times::DueTimes;
-use crate::headers::{Fields, add, encode_letter, fits_into_script};
 use crate::held_entries::HeldEntries;
 use crate::options::TrimPolicy;
 use crate::reply::StreamEntry;

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::builder::StreamsSourceBuilder;
+use crate::carrier::FieldMapping;
 use crate::connection::Connection;
-use crate::headers::FieldMapping;
 use crate::held_entries::HeldEntries;
 use crate::options::{BLOCK, TrimPolicy};
 use crate::reply::{self, IdleEntries, StreamEntry};

@@ -15,9 +15,9 @@ use self::log::StoredLetter;
 use self::open_session::{OpenSession, Reply, SessionStep};
 use self::session::Handling;
 use crate::SettingError;
+use crate::carrier::RetryHeaders;
 use crate::client::ClientSettings;
 use crate::error::transient;
-use crate::retry_headers::RetryHeaders;
 use crate::settings::check_name;
 
 /// The dead letters of a consumer group in `GROUP-dead`, for [`Redrive`](idempotent_mq::Redrive).

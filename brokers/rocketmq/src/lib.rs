@@ -50,6 +50,7 @@
 #![recursion_limit = "512"]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod call_queue;
+mod carrier;
 mod client;
 mod dead_letters;
 mod delay;
@@ -65,7 +66,6 @@ mod properties;
 mod publisher;
 mod queue_choice;
 mod queue_position;
-mod retry_headers;
 mod session;
 mod settings;
 mod settler;

@@ -8,11 +8,11 @@ use rocketmq_model::common::message::message_queue::MessageQueue;
 use tokio::sync::oneshot;
 
 use crate::call_queue::CallQueue;
+use crate::carrier::RetryHeaders;
 use crate::drain::DrainState;
 use crate::producer::{MessageProducer, PreparedMessage};
 use crate::properties::TAGS;
 use crate::queue_position::QueuePosition;
-use crate::retry_headers::RetryHeaders;
 use crate::settings::SourceSettings;
 
 /// The state that a client and the deliveries of one source share.

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::oneshot;
 
+use crate::carrier::RetryHeaders;
 use crate::error::{client_ended, failure, transient};
 use crate::producer::{PreparedMessage, SendFailure};
-use crate::retry_headers::RetryHeaders;
 use crate::session::{ConsumerSession, DeliveryAnswer};
 
 /// The handle that settles a delivery. The thread of a listener waits for its answer.

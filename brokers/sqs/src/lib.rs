@@ -48,9 +48,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod acks;
 mod address;
-mod attributes;
 mod body;
 mod builder;
+mod carrier;
 mod client;
 mod dead_letters;
 mod error;

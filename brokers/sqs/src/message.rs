@@ -8,8 +8,8 @@ use idempotent_mq::{Delivery, MessagePlace, Position};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::attributes::StoredAttributes;
 use crate::body;
+use crate::carrier::StoredAttributes;
 use crate::fifo::group_hash;
 use crate::queue::Queue;
 

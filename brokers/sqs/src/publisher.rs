@@ -11,8 +11,8 @@ use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, chains};
 
 use crate::address::QueueAddress;
-use crate::attributes::sent;
 use crate::body::{self, StoredBody};
+use crate::carrier::sent;
 use crate::error::Failure;
 use crate::fifo::{group_of, identifier};
 use crate::message::whole_seconds;

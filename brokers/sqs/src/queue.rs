@@ -14,7 +14,7 @@ use aws_sdk_sqs::types::{
 };
 use tokio::time::timeout;
 
-use crate::attributes::{Attributes, size};
+use crate::carrier::{Attributes, size};
 use crate::error::Failure;
 use crate::fifo::SUFFIX;
 

@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout};
 
 use super::outcome::AttemptOutcome;
 use super::state::PublisherState;
-use crate::broker_url::unanswered;
 use crate::delay_queues::DelayPath;
 use crate::error::is_not_found;
 use crate::field_value::field_table;
 use crate::message::EncodedMessage;
+use crate::options::unanswered;
 use crate::publish_connection::PublishFailure;
 
 /// A message that is ready to be sent.

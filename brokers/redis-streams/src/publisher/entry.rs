@@ -1,7 +1,7 @@
 //! Encoding of messages as entries.
 use idempotent_mq::OutboundMessage;
 
-use crate::headers::is_dead_letter_field;
+use crate::carrier::is_dead_letter_field;
 
 /// Names and values of one entry.
 pub(super) type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;

@@ -9,8 +9,8 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use rocketmq_model::common::message::message_queue::MessageQueue;
 
 use super::log::{LetterLog, StoredLetter};
+use crate::carrier::original_topic;
 use crate::error::transient;
-use crate::retry_headers::original_topic;
 
 /// The progress of a session.
 #[derive(Debug)]
