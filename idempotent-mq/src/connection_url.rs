@@ -5,21 +5,22 @@ use idempotent_core::__private::url::{authority, decoded, masked};
 
 use crate::{SourceError, SourceErrorKind};
 
-/// The form of the URLs of a broker. The errors, the help of the command line and the table in the guide come from it.
+/// The form of the URLs of a broker, which name at least one host. The errors, the help of the command line and the table in
+/// the guide come from it.
 ///
 /// ```
 /// use idempotent_mq::{UrlForm, UrlParameter};
 ///
-/// const SPOOL: UrlForm = UrlForm {
-///     broker: "a spool",
-///     schemes: &["spool"],
+/// const ACME: UrlForm = UrlForm {
+///     broker: "Acme MQ",
+///     schemes: &["acme"],
 ///     tls: None,
-///     form: "spool://[USER:PASSWORD@]HOST[:PORT]",
+///     form: "acme://[USER:PASSWORD@]HOST[:PORT]",
 ///     parameters: &[UrlParameter::new("tls_ca", "FILE", "the certificate authority of the server")],
 /// };
-/// let url = SPOOL.parse("spool://ann:p%40ss@h:7?tls_ca=ca.pem")?;
+/// let url = ACME.parse("acme://ann:p%40ss@h:7?tls_ca=ca.pem")?;
 /// assert_eq!((url.hosts(), url.parameter("tls_ca")), (&["h:7".to_owned()][..], Some("ca.pem")));
-/// let error = SPOOL.parse("spool://h?tls-ca=ca.pem").unwrap_err();
+/// let error = ACME.parse("acme://h?tls-ca=ca.pem").unwrap_err();
 /// assert!(error.to_string().ends_with("unknown parameter `tls-ca`; did you mean `tls_ca`?"));
 /// # Ok::<_, idempotent_mq::UrlError>(())
 /// ```

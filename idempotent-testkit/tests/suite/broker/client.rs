@@ -52,9 +52,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.broker.has(Bug::LostAtCrash) {
-            self.broker.state().held.retain(|holding| holding.session != self.number);
-        }
         self.broker.requeue(|holding| holding.session == self.number);
     }
 }

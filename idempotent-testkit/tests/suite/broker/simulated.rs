@@ -109,6 +109,9 @@ impl Simulated {
 
     pub fn take_back(&self) {
         let now = Instant::now();
+        if self.has(Bug::LostAtCrash) {
+            self.state().held.retain(|holding| holding.until > now);
+        }
         if self.state().held.iter().any(|holding| holding.until <= now) {
             self.requeue(|holding| holding.until <= now);
         }
