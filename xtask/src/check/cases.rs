@@ -100,7 +100,8 @@ impl Sources {
         if is_of_docs {
             return text.contains(&format!("mod {name} ")) || text.contains(&format!("mod {name};"));
         }
-        let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
+        let defined = |end| text.split_once(&format!("fn {name}{end}"));
+        let Some((before, _)) = defined('(').or_else(|| defined('<')) else { return false };
         let attributes = before.rsplit("\n\n").next().unwrap_or_default().rsplit(['}', ';']).next().unwrap_or_default();
         let is_marked = attributes.contains("test]") || attributes.contains("test(");
         !attributes.contains("#[ignore") && (is_marked || self.is_listed(path, name))
@@ -137,7 +138,7 @@ mod tests {
 
     fn sources() -> Sources {
         let a = "#[tokio::test(flavor = \"x\")]\nasync fn shown() {}\n\n#[test]\n#[ignore = \"slow\"]\nfn off() {}\n\n\
-            fn helper() {}\n\nfn listed() {}\n\non_each! { listed }\n\nmod inner {\n    #[test]\n    fn b() {}\n}\n\n\
+            fn helper() {}\n\nfn listed<B>() {}\n\non_each! { listed }\n\nmod inner {\n    #[test]\n    fn b() {}\n}\n\n\
             #[doc = include_str!(\"a.md\")]\nmod guide {}\n";
         let files = [
             ("Cargo.toml", "[package]\nname = \"p\"\n"),

@@ -129,11 +129,12 @@ async fn more_than_a_statement_takes_are_written_all_the_same() {
     assert_eq!(world.outbox.enqueue_all(&mut tx, &[]).await.unwrap(), 0);
     tx.commit().await.unwrap();
     let relay = world.relay().batch(1_000);
-    let mut sent = Vec::new();
+    let mut rounds = Vec::new();
     for _ in 0..4 {
-        sent.push(relay.round().await.unwrap().sent);
+        rounds.push(relay.round().await.unwrap());
     }
-    assert_eq!(sent, [1_000, 1_000, 345, 0]);
+    let sent: Vec<_> = rounds.iter().map(|round| round.sent).collect();
+    assert_eq!(sent, [1_000, 1_000, 345, 0], "{rounds:?}");
     assert!(world.broker.ids().iter().enumerate().all(|(at, id)| *id == at.to_string()), "in order");
 }
 
