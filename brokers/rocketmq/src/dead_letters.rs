@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{ContentIds, DeadLetter, Delivery, LetterBox, MessagePlace, SourceError};
+use idempotent_mq::{ContentIds, DeadLetter, Delivery, LetterBox, MessagePlace, ServerUrl, SourceError};
 use tokio::sync::oneshot;
 
 use self::log::StoredLetter;

@@ -72,6 +72,7 @@ mod settler;
 mod source;
 mod topics;
 
+pub use self::client::URL_FORM;
 pub use self::dead_letters::{RocketDeadLetters, RocketDeadLettersBuilder};
 pub use self::delay::RocketDelay;
 pub use self::error::SettingError;

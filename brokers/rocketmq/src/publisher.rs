@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published};
+use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, ServerUrl};
 use rocketmq_client_rust::ClientError;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;

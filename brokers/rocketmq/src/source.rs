@@ -2,7 +2,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use tokio::sync::oneshot;
 
 use crate::SettingError;
