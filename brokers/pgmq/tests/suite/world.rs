@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_harness::servers::PostgresServer;
-use idempotent_mq::{ConsumerBuilder, MessageHandler};
+use idempotent_mq::MessageHandler;
 use idempotent_pgmq::{PgmqSource, PgmqSourceBuilder};
 use idempotent_testkit::broker::testing::billing;
 pub(crate) use idempotent_testkit::broker::testing::{
@@ -130,12 +130,8 @@ impl World {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.client).await.unwrap();
     }
 
-    pub(crate) fn consumer(&self, source: PgmqSource) -> ConsumerBuilder<PgmqSource> {
-        billing(source, &self.executor)
-    }
-
     pub(crate) fn run(&self, source: PgmqSource, handling: MessageHandler) -> Running {
-        Running::new(self.consumer(source).build(handling).unwrap())
+        Running::new(billing(source, &self.executor).build(handling).unwrap())
     }
 }
 
