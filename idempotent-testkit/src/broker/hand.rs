@@ -67,6 +67,18 @@ impl<B: Broker> Hand<B> {
         held
     }
 
+    /// Returns the deliveries of these messages, in this order. It asks for no more, so that no later message is under way.
+    pub(super) async fn all(&mut self, ids: &[&str]) -> Vec<Held<B>> {
+        let mut held = Vec::new();
+        while held.len() < ids.len() {
+            held.extend(self.take(ids.len() - held.len()).await);
+        }
+        held.sort_by_key(|(delivery, _)| ids.iter().position(|id| delivery.id.as_deref() == Some(*id)));
+        let came: Vec<_> = held.iter().filter_map(|(delivery, _)| delivery.id.as_deref()).collect();
+        assert_eq!(came, ids, "other messages came");
+        held
+    }
+
     /// Settles a delivery like a consumer: temporary failures are retried.
     pub(super) async fn settle(&self, held: &Held<B>, how: &Settlement) -> Result<(), SourceError> {
         let end = Instant::now() + self.patience;

@@ -1,6 +1,6 @@
 //! Laws about settling out of order and twice, and about long holds.
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Received, Settlement, Source};
+use idempotent_mq::{DeadLetter, Received, Settlement, Source, SourceErrorKind};
 use tokio::time::{Instant, sleep};
 
 use super::super::hand::{Hand, PAUSE, aside, emptied, retry};
@@ -101,4 +101,38 @@ pub async fn an_extended_delivery_is_held_beyond_the_brokers_limit<B: Broker>(br
     hand.ack(held).await;
     other.close().await;
     hand.leave_nothing(broker).await;
+}
+
+pub async fn a_late_settlement_changes_nothing_for_the_next_holder<B: Broker>(broker: &B) {
+    let limit = broker.limits().held_for;
+    limit.expect("set `Limits::held_for`, or leave this law out by `without` if the broker takes nothing back");
+    let letter = DeadLetter::because("too late", Timestamp(9));
+    let ways = [Settlement::Ack, retry(broker, 2), Settlement::DeadLetter(letter), Settlement::GiveBack];
+    let ids: Vec<_> = ways.iter().map(Settlement::name).collect();
+    for id in &ids {
+        broker.publish(Message::new(*id, "body")).await;
+    }
+    let (mut late, mut next) = (Hand::of(broker).await, Hand::of(broker).await);
+    let lost = late.all(&ids).await;
+    // Nothing keeps them alive, so the broker delivers them again.
+    let held = next.all(&ids).await;
+    let tags: Vec<_> = lost.iter().map(|(_, tag)| tag).collect();
+    late.settler.keep_alive(&tags).await.expect("extending a lost delivery is no error");
+    let mut letters = 0;
+    for ((lost, held), way) in lost.iter().zip(&held).zip(&ways) {
+        let settled = late.settle(lost, way).await;
+        let acked = next.settle(held, &Settlement::Ack).await;
+        // A broker may still accept the first consumer's settlement, and then refuse the second one's.
+        for (result, may_be_lost) in [(&settled, true), (&acked, settled.is_ok())] {
+            if let Err(error) = result {
+                let is_lost = may_be_lost && error.kind() == SourceErrorKind::Gone;
+                assert!(is_lost, "after a late `{}`: {error}", way.name());
+            }
+        }
+        letters += usize::from(settled.is_ok() && matches!(way, Settlement::DeadLetter(_)));
+    }
+    aside(broker, letters).await;
+    emptied(broker).await;
+    late.close().await;
+    next.leave_nothing(broker).await;
 }
