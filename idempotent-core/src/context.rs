@@ -117,12 +117,12 @@ impl Outcome {
     /// Dropping the returned future drops `future`.
     pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<RunSummary>) {
         let slot = OutcomeSlot::default();
-        let outer = TaskContext::current();
-        let context = TaskContext { slot: Some(slot.clone()), ..outer.clone() };
+        let mut context = TaskContext::current();
+        let outer = context.slot.replace(slot.clone());
         let output = context.enter(future).await;
         let captured = slot.take();
         // An outer capture sees the outcome too, so that the delivery can be settled by it.
-        if let (Some(outer), Some(captured)) = (&outer.slot, &captured) {
+        if let (Some(outer), Some(captured)) = (&outer, &captured) {
             outer.tell(captured.clone());
         }
         (output, captured)

@@ -1,4 +1,5 @@
 //! Idempotency keys and the identities that they are derived from.
+mod name;
 mod part;
 
 use std::borrow::Cow;
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::name::Name;
 pub use self::part::{CallerName, KeyExtractor, KeyPart, Parts, key_hash};
 use crate::KeyError;
 
@@ -55,12 +57,12 @@ pub struct Identity {
     namespace: Option<Cow<'static, str>>,
     tenant: Option<Parts>,
     pub(crate) scene: Scene,
-    pub(crate) scope: Cow<'static, str>,
+    pub(crate) scope: Name,
     parts: Parts,
     /// True if the parts are an issued token. Tokens have keys of their own kind, so a client cannot name another
     /// record.
     token: bool,
-    what: Cow<'static, str>,
+    what: Name,
 }
 
 impl Identity {
@@ -74,11 +76,19 @@ impl Identity {
             namespace: None,
             tenant: None,
             scene: scene.canonical(),
-            scope: scope.into(),
+            scope: scope.into().into(),
             parts: all,
             token: false,
-            what: Cow::Borrowed("key"),
+            what: Name::Literal("key"),
         }
+    }
+
+    /// Creates the identity of a message of a consumer group. Shares the texts, which are the same for all messages of the group.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn __of_message(group: Arc<str>, parts: Parts, what: Arc<str>) -> Self {
+        let (scope, what) = (Name::Shared(group), Name::Shared(what));
+        Self { namespace: None, tenant: None, scene: Scene::Mq, scope, parts, token: false, what }
     }
 
     /// Sets the namespace (the attribute's `prefix`), which overrides the executor's.
@@ -113,7 +123,7 @@ impl Identity {
     /// Sets the description of the key that errors contain.
     #[must_use]
     pub fn described(mut self, what: impl Into<Cow<'static, str>>) -> Self {
-        self.what = what.into();
+        self.what = what.into().into();
         self
     }
 

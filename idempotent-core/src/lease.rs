@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
+use crate::key::Name;
 use crate::steps::StepJournal;
 use crate::{ClaimHandle, Clock, FencingToken, Grant, Key, Scene, Store};
 
@@ -60,7 +61,7 @@ struct LeaseInner {
 /// The scene and scope of the handler that holds a lease.
 pub(crate) struct HandlerName {
     pub(crate) scene: Scene,
-    pub(crate) scope: Cow<'static, str>,
+    pub(crate) scope: Name,
 }
 
 /// The durations of a lease, and the way in which it is renewed.
@@ -349,7 +350,7 @@ pub(crate) mod tests {
             in_transaction: false,
         };
         change(&mut timing);
-        let name = HandlerName { scene: Scene::Mq, scope: "work".into() };
+        let name = HandlerName { scene: Scene::Mq, scope: Name::Literal("work") };
         let parts: (Arc<dyn Clock>, Arc<dyn Store>) = (Arc::new(SystemClock::new()), Arc::new(MemoryStore::new()));
         Lease::new(ClaimHandle::granted(&request, &grant), grant, name, None, parts, (claimed, claimed), &timing)
     }

@@ -20,9 +20,12 @@ mod settling_step;
 mod unprotected;
 
 use std::future::{Future, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::thread;
 
+use futures_util::FutureExt;
 use futures_util::future::Either;
 use tracing::{Instrument, Span};
 
@@ -39,8 +42,9 @@ pub(crate) use self::report::Report;
 use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchItem, Call, Executor, Handler, Withdrawal};
-use crate::{Codec, Outcome, Rejection, ReplyStrategy, codec};
+use crate::executor::{BatchItem, Call, ClaimAdmission, DeliveryContext, Executor, Handler, Withdrawal};
+use crate::outcome::OutcomeSlot;
+use crate::{Codec, Outcome, Rejection, ReplyStrategy, RunSummary, codec};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
@@ -65,7 +69,7 @@ impl Executor {
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        finish(begin(&self.0, call.into(), handler)).await
+        finish(begin(&self.0, TaskContext::current(), call.into(), handler)).await
     }
 
     /// Runs `handler` once with all items whose keys are free, and returns one answer per item, in order.
@@ -108,8 +112,38 @@ where
     Fut: Future<Output = R>,
 {
     match with {
-        Some(executor) => finish(begin(&executor.0, call, handler)).await,
+        Some(executor) => finish(begin(&executor.0, TaskContext::current(), call, handler)).await,
         None => handler.reject(no_executor(&call)),
+    }
+}
+
+/// Runs the call of a consumer's delivery, like [`Executor::run`] in [`Outcome::capture_run`]. Returns the answer, or the panic of the
+/// handler, whose key is released.
+#[doc(hidden)]
+pub fn run_delivery<P, C, R, F, Fut>(
+    executor: Executor,
+    admission: Option<Arc<dyn ClaimAdmission>>,
+    call: Call,
+    handler: Handler<P, C, R, F>,
+) -> impl Future<Output = (thread::Result<P::Output<R>>, Option<RunSummary>)>
+where
+    P: ReplyStrategy<R>,
+    C: Codec<P::Value>,
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = R>,
+{
+    async move {
+        let slot = OutcomeSlot::default();
+        let delivery =
+            admission.map_or_else(DeliveryContext::new, |admission| DeliveryContext::new().admission(admission));
+        let context = TaskContext { slot: Some(slot.clone()), delivery, ..TaskContext::current() };
+        let begun = catch_unwind(AssertUnwindSafe(|| begin(&executor.0, context, call, handler)));
+        let run = match begun {
+            Ok(checked) => finish(checked),
+            Err(panic) => return (Err(panic), slot.take()),
+        };
+        let output = AssertUnwindSafe(run).catch_unwind().await;
+        (output, slot.take())
     }
 }
 
@@ -154,6 +188,7 @@ fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> impl Future<Output = F:
 
 fn begin<'e, P, C, R, F, Fut>(
     engine: &'e Arc<Engine>,
+    context: TaskContext,
     mut call: Call,
     handler: Handler<P, C, R, F>,
 ) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>, P::Output<R>>
@@ -163,7 +198,6 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
 {
-    let context = TaskContext::current();
     if let Some(needed) = P::policy() {
         call.add_needed(engine.policy(&call.identity.scene), needed);
     }

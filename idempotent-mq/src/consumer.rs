@@ -14,13 +14,13 @@ mod lanes;
 mod message_log;
 mod node_breakers;
 mod observer;
+mod pool;
 mod postponed_retries;
 mod settle;
 mod state;
 mod store_breaker;
 mod worker;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use idempotent_core::{Key, Timer};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet};
 use tracing::{Instrument, error};
 
 pub use self::builder::ConsumerBuilder;
@@ -38,6 +38,7 @@ use self::intake::{Intake, IntakeEvent};
 use self::message_log::without_run;
 use self::observer::GuardedObserver;
 pub use self::observer::{DeliveryObserver, SettledDelivery, StartedDelivery};
+use self::pool::WorkerPool;
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
 use self::worker::{WorkerResult, WorkerTask, put_off, work};
@@ -87,7 +88,7 @@ impl<S: Source> Consumer<S> {
         }
         let shared = ConsumerState {
             postponed: PostponedRetries::new(capabilities.delays),
-            breaker: StoreBreaker::new(clock, entropy, counters.clone(), nodes),
+            breaker: Arc::new(StoreBreaker::new(clock, entropy, counters.clone(), nodes)),
             counters,
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
@@ -154,8 +155,8 @@ impl<S: Source> Consumer<S> {
             told: Some(told),
             lanes,
             services,
-            workers: JoinSet::new(),
-            running: HashMap::new(),
+            settling: JoinSet::new(),
+            pool: WorkerPool::new(),
             concurrency,
             broken: None,
         };
@@ -189,9 +190,9 @@ struct Dispatcher<Tag> {
     lanes: Lanes<QueuedJob<Tag>>,
     /// The intake and the other tasks that run as long as the consumer.
     services: JoinSet<()>,
-    workers: JoinSet<WorkerResult>,
-    /// The workers that run a handler, with their lanes.
-    running: HashMap<Id, Option<u128>>,
+    /// The workers that settle a delivery without a run.
+    settling: JoinSet<WorkerResult>,
+    pool: WorkerPool<Tag>,
     concurrency: usize,
     broken: Option<SourceError>,
 }
@@ -200,7 +201,8 @@ struct Dispatcher<Tag> {
 enum DispatcherEvent<Tag> {
     Stop,
     GraceOver,
-    WorkerEnded(Result<(Id, WorkerResult), JoinError>),
+    RunEnded(Option<u128>, WorkerResult),
+    Settled(Result<WorkerResult, JoinError>),
     ServiceEnded(Result<(), JoinError>),
     Intake(Option<IntakeEvent<Tag>>),
 }
@@ -218,14 +220,15 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
         let mut timer: Option<Timer> = None;
         loop {
             self.start_ready();
-            if timer.is_some() && self.told.is_none() && self.workers.is_empty() {
+            if timer.is_some() && self.told.is_none() && self.settling.is_empty() && self.pool.running() == 0 {
                 return self.broken;
             }
             let next = tokio::select! {
                 biased;
                 () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
                 () = due(&mut timer) => DispatcherEvent::GraceOver,
-                Some(worked) = self.workers.join_next_with_id() => DispatcherEvent::WorkerEnded(worked),
+                (lane, result) = self.pool.end() => DispatcherEvent::RunEnded(lane, result),
+                Some(settled) = self.settling.join_next() => DispatcherEvent::Settled(settled),
                 Some(ended) = self.services.join_next() => DispatcherEvent::ServiceEnded(ended),
                 news = told(&mut self.told) => DispatcherEvent::Intake(news),
             };
@@ -236,10 +239,15 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                     self.shared.phase.send_replace(Phase::Closing);
                     timer = Some(self.sleep(BLOCKED));
                 }
-                DispatcherEvent::WorkerEnded(worked) => {
-                    if let Some(refused) = self.worked(worked) {
-                        self.breaks(refused, &mut timer, grace);
-                    }
+                DispatcherEvent::RunEnded(lane, WorkerResult { put_off, refused }) => {
+                    lane.into_iter().for_each(|lane| self.end_of_lane(lane, put_off));
+                    refused.into_iter().for_each(|refused| self.breaks(refused, &mut timer, grace));
+                }
+                DispatcherEvent::Settled(Ok(WorkerResult { refused, .. })) => {
+                    refused.into_iter().for_each(|refused| self.breaks(refused, &mut timer, grace));
+                }
+                DispatcherEvent::Settled(Err(failed)) => {
+                    error!(target: "idempotent", error = %failed, "consumer: a worker failed");
                 }
                 // Without its intake, the consumer would wait for ever.
                 DispatcherEvent::ServiceEnded(Err(panicked)) => {
@@ -306,36 +314,25 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
     }
 
     fn start_ready(&mut self) {
-        while self.running.len() < self.concurrency
+        while self.pool.running() < self.concurrency
             && let Some((lane, QueuedJob { job, run })) = self.lanes.next()
         {
-            let worker = self.spawn(job, WorkerTask::Run(run));
-            self.running.insert(worker, lane);
+            self.pool.run(lane, job, run);
         }
     }
 
-    /// Settles a delivery without a run.
+    /// Settles a delivery without a run, inside of the observer's span if there is one.
     fn settle(&mut self, job: DeliveryJob<Tag>, decision: Decision, end: DeliveryEnd) {
-        self.spawn(job, WorkerTask::Settle(decision, end));
-    }
-
-    /// Starts a worker, inside of the observer's span if there is one.
-    fn spawn(&mut self, job: DeliveryJob<Tag>, task: WorkerTask) -> Id {
-        let span = job.span(matches!(task, WorkerTask::Run(_)));
-        let worker = work(job, task);
+        let span = job.span(false);
+        let worker = work(job, WorkerTask::Settle(decision, end));
         match span {
-            Some(span) => self.workers.spawn(worker.instrument(span)).id(),
-            None => self.workers.spawn(worker).id(),
-        }
+            Some(span) => self.settling.spawn(worker.instrument(span)),
+            None => self.settling.spawn(worker),
+        };
     }
 
-    /// Updates the queues after a worker has ended. Returns the error of a source that refused to settle.
-    fn worked(&mut self, worked: Result<(Id, WorkerResult), JoinError>) -> Option<SourceError> {
-        let (id, WorkerResult { put_off: put_off_by, refused }) = worked.unwrap_or_else(|failed| {
-            error!(target: "idempotent", error = %failed, "consumer: a worker failed");
-            (failed.id(), WorkerResult::default())
-        });
-        let Some(Some(lane)) = self.running.remove(&id) else { return refused };
+    /// Lets the next delivery of a lane run. If the ended one is retried, and the source keeps order, the waiting ones are deferred.
+    fn end_of_lane(&mut self, lane: u128, put_off_by: Option<Duration>) {
         if let Some(after) = put_off_by.filter(|_| self.shared.capabilities.keeps_order) {
             for waiting in self.lanes.take_behind(lane) {
                 let decision = put_off(after, "an earlier message of its key is retried");
@@ -343,7 +340,6 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
             }
         }
         self.lanes.done(lane);
-        refused
     }
 }
 

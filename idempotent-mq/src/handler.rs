@@ -9,12 +9,10 @@ mod service;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
 use idempotent_core::__private::admission::ClaimAdmission;
-use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary, Scene};
-use tokio::sync::Notify;
+use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary};
 
 pub(crate) use self::annotated::AnnotatedHandler;
 pub(crate) use self::batched::BatchHandler;
@@ -28,7 +26,12 @@ use crate::{Delivery, KeyFrom, Message, SetupError, Undecodable};
 /// A handler of deliveries with its types erased.
 pub(crate) trait DeliveryHandler: Send + Sync {
     /// Decodes a delivery and determines its lane, before any request to the store.
-    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery>;
+    fn prepare(
+        &self,
+        context: &ConsumerContext,
+        delivery: Arc<Delivery>,
+        progress: Arc<dyn RunProgress>,
+    ) -> Result<PreparedRun, UnusableDelivery>;
 
     /// Returns the handler's own policy, or `None` if the consumer cannot know it.
     fn policy(&self) -> Option<Policy>;
@@ -60,38 +63,16 @@ pub(crate) struct PreparedRun {
     pub(crate) run: HandlerRun,
 }
 
-pub(crate) type HandlerRun = Box<dyn FnOnce(RunProgress) -> BoxFuture<'static, HandlerEnd> + Send>;
+/// A run, which does nothing before its first poll by a worker.
+pub(crate) type HandlerRun = BoxFuture<'static, HandlerEnd>;
 
-/// The progress of a run, shared between the run and its worker.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RunProgress(Arc<Progress>);
-
-#[derive(Debug, Default)]
-struct Progress {
-    begun: AtomicBool,
-    claimed: Notify,
-}
-
-impl RunProgress {
+/// The progress of a run, as its worker has to know it.
+pub(crate) trait RunProgress: Send + Sync {
     /// Notes that the handler begins. A run that is dropped earlier had no effect. Later, its effect may have happened.
-    pub(crate) fn set(&self) {
-        self.0.begun.store(true, Ordering::SeqCst);
-    }
+    fn begin(&self);
 
     /// Notes that the handler begins because the store granted its claim.
-    pub(crate) fn set_claimed(&self) {
-        self.set();
-        self.0.claimed.notify_one();
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.begun.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the claim is granted, if the run reports that.
-    pub(crate) async fn claimed(&self) {
-        self.0.claimed.notified().await;
-    }
+    fn begin_claimed(&self);
 }
 
 /// The end of a run.
@@ -140,11 +121,13 @@ pub(crate) fn guarded<R>(read: impl FnOnce() -> Result<R, UnusableDelivery>) -> 
     })
 }
 
-/// Runs a claim of the consumer, which passes the admission if there is one.
-async fn admitted<F: Future>(admission: Option<Arc<dyn ClaimAdmission>>, run: F) -> F::Output {
+/// Runs a claim of the consumer, which passes the admission if there is one. Called in the task of the run.
+fn admitted<F: Future>(admission: Option<Arc<dyn ClaimAdmission>>, run: F) -> impl Future<Output = F::Output> {
     match admission {
-        Some(admission) => Executor::scope_without_executor(DeliveryContext::new().admission(admission), run).await,
-        None => run.await,
+        Some(admission) => {
+            Either::Left(Executor::scope_without_executor(DeliveryContext::new().admission(admission), run))
+        }
+        None => Either::Right(run),
     }
 }
 
@@ -155,7 +138,7 @@ impl ConsumerContext {
     }
 
     pub(crate) fn identity<T>(&self, key: &KeyFrom<T>, message: &Message<T>) -> Identity {
-        Identity::new(Scene::Mq, self.group.to_string(), &key.of(message)).described(key.what())
+        Identity::__of_message(self.group.clone(), key.of(message), key.what())
     }
 
     fn lane<T>(&self, order: &KeyFrom<T>, message: &Message<T>) -> Result<u128, UnusableDelivery> {

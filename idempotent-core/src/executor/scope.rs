@@ -38,10 +38,11 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), delivery, ..TaskContext::current() }.enter(future).await
     }
 
-    /// Runs a future with the description of its delivery, and the executor that is in scope already.
+    /// Runs a future with the description of its delivery, and the executor that is in scope already. Enters the scope of the
+    /// calling task at once: an `async fn` would store the future twice.
     #[doc(hidden)]
-    pub async fn scope_without_executor<F: Future>(delivery: DeliveryContext, future: F) -> F::Output {
-        TaskContext { delivery, ..TaskContext::current() }.enter(future).await
+    pub fn scope_without_executor<F: Future>(delivery: DeliveryContext, future: F) -> impl Future<Output = F::Output> {
+        TaskContext { delivery, ..TaskContext::current() }.enter(future)
     }
 
     /// Returns the executor in scope, or the installed executor outside of any scope.

@@ -1,5 +1,4 @@
 //! The report of each delivery's terminal outcome, however the delivery ends.
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
@@ -8,6 +7,7 @@ use super::prepared::Prepared;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{AdmittedClaim, Handler, Withdrawal};
+use crate::key::Name;
 use crate::lease::HandlerName;
 use crate::observe::{self, RunInfo};
 use crate::outcome::{OutcomeSlot, RunSummary};
@@ -23,7 +23,7 @@ pub(crate) struct Report<'e> {
     engine: &'e Engine,
     slot: Option<OutcomeSlot>,
     scene: Scene,
-    scope: Cow<'static, str>,
+    scope: Name,
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<FencingToken>,

@@ -63,7 +63,7 @@ impl<S: Source> Intake<S> {
                         delivery.received_at = self.shared.clock().wall();
                         let job = DeliveryJob::new(
                             &self.shared,
-                            HeldDelivery::new(delivery, tag, entry, noted),
+                            HeldDelivery::new(delivery, tag, entry, noted, self.shared.breaker.clone()),
                             number,
                             places.pop(),
                         );

@@ -13,7 +13,7 @@ use crate::consumer::decision::SettlementRules;
 use crate::consumer::observer::GuardedObserver;
 use crate::consumer::postponed_retries::PostponedRetries;
 use crate::consumer::store_breaker::StoreBreaker;
-use crate::handler::{ConsumerContext, DeliveryHandler};
+use crate::handler::{ConsumerContext, DeliveryHandler, RunProgress};
 use crate::{
     ConsumerCounters, Delivery, LoggedDelivery, MessageLog, Position, SenderState, Settle, SourceCapabilities,
 };
@@ -34,7 +34,7 @@ pub(crate) struct ConsumerState<Tag> {
     pub(crate) max_body: usize,
     pub(crate) alert_after: u32,
     pub(crate) counters: ConsumerCounters,
-    pub(crate) breaker: StoreBreaker,
+    pub(crate) breaker: Arc<StoreBreaker>,
     pub(crate) postponed: PostponedRetries,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) held: Mutex<HashMap<u64, Arc<HeldDelivery<Tag>>>>,
@@ -59,6 +59,8 @@ pub(crate) struct HeldDelivery<Tag> {
     /// False if the message log failed to record the delivery.
     pub(crate) noted: bool,
     revoked: AtomicBool,
+    begun: AtomicBool,
+    breaker: Arc<StoreBreaker>,
 }
 
 /// The entry of a delivery in the message log.
@@ -69,8 +71,15 @@ pub(crate) struct LogEntry {
 }
 
 impl<Tag> HeldDelivery<Tag> {
-    pub(crate) fn new(delivery: Delivery, tag: Tag, log_entry: Option<LogEntry>, noted: bool) -> Self {
-        Self { delivery: Arc::new(delivery), tag, log_entry, noted, revoked: AtomicBool::new(false) }
+    pub(crate) fn new(
+        delivery: Delivery,
+        tag: Tag,
+        log_entry: Option<LogEntry>,
+        noted: bool,
+        breaker: Arc<StoreBreaker>,
+    ) -> Self {
+        let (delivery, revoked, begun) = (Arc::new(delivery), AtomicBool::new(false), AtomicBool::new(false));
+        Self { delivery, tag, log_entry, noted, revoked, begun, breaker }
     }
 
     /// Returns true if the sender resends the message after its run dies.
@@ -80,6 +89,22 @@ impl<Tag> HeldDelivery<Tag> {
 
     pub(crate) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::SeqCst)
+    }
+
+    /// Returns true once the handler has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+impl<Tag: Send + Sync> RunProgress for HeldDelivery<Tag> {
+    fn begin(&self) {
+        self.begun.store(true, Ordering::SeqCst);
+    }
+
+    fn begin_claimed(&self) {
+        self.begin();
+        self.breaker.claimed();
     }
 }
 

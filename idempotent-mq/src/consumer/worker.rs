@@ -1,7 +1,6 @@
 //! The worker of one delivery: runs the handler, decides, and settles. A run releases its key before it ends, and the delivery is
 //! settled afterwards.
 use std::borrow::Cow;
-use std::future::pending;
 use std::time::Duration;
 
 use idempotent_core::{Alert, AlertKind, Outcome, RunSummary};
@@ -13,7 +12,7 @@ use super::settle::{SettleResult, settle};
 use super::state::{ConsumerState, DeliveryJob, Phase};
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::{Decision, DecisionContext};
-use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, RunProgress, UnusableDelivery};
+use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, UnusableDelivery};
 use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
 
 /// The task of a worker.
@@ -49,7 +48,7 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
 
     /// Decodes a delivery.
     pub(super) fn prepare(&self, job: &DeliveryJob<Tag>) -> Result<PreparedRun, Decision> {
-        self.work.prepare(&self.context, job.delivery().clone()).map_err(|unfit| {
+        self.work.prepare(&self.context, job.delivery().clone(), job.held.clone()).map_err(|unfit| {
             let reason = match unfit {
                 UnusableDelivery::Undecodable(undecodable) => {
                     self.counters.undecodable();
@@ -80,12 +79,10 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
             Some((decision, end)) => (decision, end, None),
             None => {
                 let _running = shared.counters.start_handler();
-                let begun = RunProgress::default();
                 let ended = tokio::select! {
                     biased;
-                    ended = run(begun.clone()) => Some(ended),
-                    () = shared.given_up(&begun) => None,
-                    () = shared.note_claim(&begun) => None,
+                    ended = run => Some(ended),
+                    () = job.given_up() => None,
                 };
                 let (decision, end) = match &ended {
                     Some(ended) => shared.decide(ended, &job),
@@ -139,6 +136,16 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
     WorkerResult { put_off, refused }
 }
 
+impl<Tag> DeliveryJob<Tag> {
+    /// Waits until the run must be dropped. A run that has not begun is dropped first.
+    async fn given_up(&self) {
+        self.shared.reached(Phase::Draining).await;
+        if self.held.has_begun() {
+            self.shared.reached(Phase::Closing).await;
+        }
+    }
+}
+
 async fn given_back<Tag: Send + Sync + 'static>(job: &DeliveryJob<Tag>) -> SettleResult {
     match settle(job, &Settlement::GiveBack).await {
         SettleResult::AsDecided => SettleResult::Otherwise(Settlement::GiveBack, DeliveryEnd::GivenBack),
@@ -159,21 +166,6 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             return Some((Decision::Ack, DeliveryEnd::Expired));
         }
         self.breaker.rest().map(|rest| (put_off(rest, "the store is down"), DeliveryEnd::Deferred))
-    }
-
-    /// Waits until the run must be dropped. A run that has not begun is dropped first.
-    async fn given_up(&self, begun: &RunProgress) {
-        self.reached(Phase::Draining).await;
-        if begun.is_set() {
-            self.reached(Phase::Closing).await;
-        }
-    }
-
-    /// Reports an answer of the store to the breaker. Never ends.
-    async fn note_claim(&self, begun: &RunProgress) {
-        begun.claimed().await;
-        self.breaker.claimed();
-        pending().await
     }
 
     fn decide(&self, ended: &HandlerEnd, job: &DeliveryJob<Tag>) -> (Decision, DeliveryEnd) {

@@ -31,7 +31,12 @@ where
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
-    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+    fn prepare(
+        &self,
+        context: &ConsumerContext,
+        delivery: Arc<Delivery>,
+        progress: Arc<dyn RunProgress>,
+    ) -> Result<PreparedRun, UnusableDelivery> {
         let attempt = delivery.attempt;
         let (message, lane) = self.reading.read(context, delivery)?;
         let (handler, executor) = (self.handler.clone(), context.executor.clone());
@@ -40,23 +45,21 @@ where
             None => context.known.clone(),
         };
         let (told, group) = (self.told.clone(), context.group.clone());
-        let run = move |begun: RunProgress| {
-            async move {
-                // The consumer cannot see when the handler claims a key.
-                begun.set();
-                let handled = alone(async move { handler(message).await.into_handler_result() });
-                let (verdict, captured) = executor.scope_of_delivery(known, Outcome::capture_run(handled)).await;
-                if captured.is_none()
-                    && matches!(verdict, HandlerResult::Done)
-                    && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))
-                {
-                    warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
-                }
-                HandlerEnd { captured, verdict, rejection: None }
+        let run = async move {
+            // The consumer cannot see when the handler claims a key.
+            progress.begin();
+            // Boxed, so that a delivery that waits for its turn has no room for the handler, and a run has it once.
+            let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
+            let (verdict, captured) = executor.scope_of_delivery(known, Outcome::capture_run(handled)).await;
+            if captured.is_none()
+                && matches!(verdict, HandlerResult::Done)
+                && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))
+            {
+                warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
             }
-            .boxed()
+            HandlerEnd { captured, verdict, rejection: None }
         };
-        Ok(PreparedRun { lane, run: Box::new(run) })
+        Ok(PreparedRun { lane, run: run.boxed() })
     }
 
     /// Returns `None`: the policy of the attribute is unknown until the function runs.

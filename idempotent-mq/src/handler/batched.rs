@@ -48,32 +48,37 @@ where
     Fut: Future<Output = Vec<A>> + Send + 'static,
     A: IntoHandlerResult + 'static,
 {
-    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+    fn prepare(
+        &self,
+        context: &ConsumerContext,
+        delivery: Arc<Delivery>,
+        progress: Arc<dyn RunProgress>,
+    ) -> Result<PreparedRun, UnusableDelivery> {
         let (message, lane) = self.reading.read(context, delivery)?;
-        let (identity, call) = guarded(|| Ok(self.naming.call(context, &message)))?;
-        let key = identity.key(context.executor.namespace()).ok();
+        let (key, call) = guarded(|| {
+            let identity = context.identity(&self.naming.key, &message);
+            Ok((identity.key(context.executor.namespace()).ok(), self.naming.call(identity, &message)))
+        })?;
         let item = BatchEntry { call, key, message };
         let (executor, handler, admission) =
             (context.executor.clone(), self.handler.clone(), context.admission.clone());
         let gathering = self.gathering.clone();
-        let run = move |begun: RunProgress| {
-            async move {
-                let (tell, mut told) = mpsc::unbounded_channel();
-                gathering.join(BatchMember { item, begun, tell }).await;
-                loop {
-                    match told.recv().await {
-                        Some(MemberEvent::Lead(batch)) => {
-                            let run = lead(&executor, &gathering, &*handler, batch);
-                            admitted(admission.clone(), run).await;
-                        }
-                        Some(MemberEvent::Ended(ended)) => return ended,
-                        None => return without_its_leader(&**executor.clock()).await,
+        let run = async move {
+            let (tell, mut told) = mpsc::unbounded_channel();
+            gathering.join(BatchMember { item, progress, tell }).await;
+            loop {
+                match told.recv().await {
+                    Some(MemberEvent::Lead(batch)) => {
+                        // Boxed, because one member of a batch leads it.
+                        let run = Box::pin(lead(&executor, &gathering, &*handler, batch));
+                        admitted(admission.clone(), run).await;
                     }
+                    Some(MemberEvent::Ended(ended)) => return ended,
+                    None => return Box::pin(without_its_leader(&**executor.clock())).await,
                 }
             }
-            .boxed()
         };
-        Ok(PreparedRun { lane, run: Box::new(run) })
+        Ok(PreparedRun { lane, run: run.boxed() })
     }
 
     fn policy(&self) -> Option<Policy> {
@@ -127,21 +132,21 @@ async fn lead<T, F, Fut, A>(
 {
     // Also ends the batch if this future is dropped.
     let _over = gathering.running();
-    let (mut items, mut begun, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut items, mut progress, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for (at, member) in batch.into_iter().enumerate() {
         let BatchEntry { call, key, message } = member.item;
         items.push((call, (at, message)));
-        begun.push(member.begun);
+        progress.push(member.progress);
         others.push((member.tell, key));
     }
     let attempts = Arc::new(Mutex::new(vec![None; items.len()]));
     let claimed = attempts.clone();
     let handle = Handler::<ResultStrategy, Json, _, _>::batch(move |given: Vec<BatchItem<(usize, Message<T>)>>| {
         // A dropped leader drops all members, so all of them have begun.
-        begun.iter().for_each(RunProgress::set);
+        progress.iter().for_each(|progress| progress.begin());
         let mut mine = Vec::new();
         for BatchItem { item: (at, message), lease, .. } in given {
-            begun[at].set_claimed();
+            progress[at].begin_claimed();
             claimed.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(lease.attempt());
             mine.push(BatchItem::new(message, lease));
         }

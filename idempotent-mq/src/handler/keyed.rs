@@ -1,17 +1,18 @@
 //! Handlers whose keys the consumer claims.
 use std::future::{Future, ready};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::thread;
 
 use futures_util::FutureExt;
+use idempotent_core::__private::run_delivery;
 use idempotent_core::{
-    Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, OnInFlight, Outcome, Policy, RejectStrategy,
-    Rejection, ReplyStrategy, ResponseShape,
+    Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, OnInFlight, Policy, RejectStrategy,
+    Rejection, ReplyStrategy, ResponseShape, RunSummary,
 };
 
 use super::annotated::alone;
 use super::{
-    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, admitted,
-    guarded,
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
 };
 use crate::{Delivery, HandlerResult, IntoHandlerResult, KeyFrom, Message};
 
@@ -35,26 +36,37 @@ where
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
-    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+    fn prepare(
+        &self,
+        context: &ConsumerContext,
+        delivery: Arc<Delivery>,
+        progress: Arc<dyn RunProgress>,
+    ) -> Result<PreparedRun, UnusableDelivery> {
         let (message, lane) = self.reading.read(context, delivery)?;
         let call = guarded(|| {
-            let (identity, call) = self.naming.call(context, &message);
-            Ok((!self.naming.key.or_unprotected || !is_missing(&identity, context)).then_some(call))
+            let identity = context.identity(&self.naming.key, &message);
+            let runs_unprotected = self.naming.key.or_unprotected && is_missing(&identity, context);
+            Ok((!runs_unprotected).then(|| self.naming.call(identity, &message)))
         })?;
         let (handler, executor, admission) =
             (self.handler.clone(), context.executor.clone(), context.admission.clone());
-        let run = move |begun: RunProgress| {
-            let handled = async move { handler(message).await.into_handler_result() };
-            match call {
-                Some(call) => admitted(admission, claimed(executor, call, begun, handled)).boxed(),
-                None => async move {
-                    begun.set();
-                    HandlerEnd { captured: None, verdict: alone(handled).await, rejection: None }
-                }
-                .boxed(),
+        let run = match call {
+            Some(call) => {
+                // Closures and `map` in place of `async` blocks, which would store the message and the user's future twice.
+                let handler = Handler::<ResultStrategy, Json, _, _>::new(move || {
+                    progress.begin_claimed();
+                    handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
+                });
+                run_delivery(executor, admission, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
             }
+            None => async move {
+                progress.begin();
+                let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
+                HandlerEnd { captured: None, verdict: handled.await, rejection: None }
+            }
+            .boxed(),
         };
-        Ok(PreparedRun { lane, run: Box::new(run) })
+        Ok(PreparedRun { lane, run })
     }
 
     fn policy(&self) -> Option<Policy> {
@@ -67,19 +79,17 @@ where
 }
 
 impl<T> KeySettings<T> {
-    pub(super) fn call(&self, context: &ConsumerContext, message: &Message<T>) -> (Identity, Call) {
-        let identity = context.identity(&self.key, message);
+    pub(super) fn call(&self, identity: Identity, message: &Message<T>) -> Call {
         let policy = match self.policy.acks_in_flight() {
             // The consumer acknowledges these duplicates if its message log permits it.
             true => self.policy.on_in_flight(OnInFlight::Retry),
             false => self.policy,
         };
-        let call = Call::new(identity.clone()).policy(policy);
-        let call = match self.fingerprint {
+        let call = Call::new(identity).policy(policy);
+        match self.fingerprint {
             true => call.fingerprint(Ok(Fingerprint::of_bytes(&message.delivery.body))),
             false => call,
-        };
-        (identity, call)
+        }
     }
 }
 
@@ -87,38 +97,13 @@ fn is_missing(identity: &Identity, context: &ConsumerContext) -> bool {
     matches!(identity.key(context.executor.namespace()), Err(KeyError::Empty { .. }))
 }
 
-async fn claimed(
-    executor: idempotent_core::Executor,
-    call: Call,
-    begun: RunProgress,
-    handled: impl Future<Output = HandlerResult> + Send,
-) -> HandlerEnd {
-    // Stored outside of the run, so that the result is known however the run ends.
-    let said = Arc::new(Mutex::new(None));
-    let says = said.clone();
-    let handler = Handler::<ResultStrategy, Json, _, _>::new(move || async move {
-        begun.set_claimed();
-        let verdict = handled.await;
-        *says.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.clone());
-        RunReply::Said(verdict)
-    });
-    // The executor frees the key of a handler that panics, and then resumes the panic.
-    let mut rejection = None;
-    let run = async {
-        let reply = std::panic::AssertUnwindSafe(executor.run(call, handler)).catch_unwind().await;
-        if let Ok(RunReply::Rejected(text)) = &reply {
-            rejection = Some(text.clone());
-        }
-        reply.is_err()
-    };
-    let (panicked, captured) = Outcome::capture_run(run).await;
-    let said = said.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let again = |error: &'static str| HandlerResult::Again { after: None, error: error.into() };
-    let verdict = match said {
-        Some(verdict) => verdict,
-        None if panicked => again("the handler panicked"),
-        // A duplicate of a consumed message, or a rejection: the outcome decides.
-        None => HandlerResult::Done,
+/// Returns the end of a run whose key the consumer claimed.
+fn ended(reply: thread::Result<RunReply>, captured: Option<RunSummary>) -> HandlerEnd {
+    let (verdict, rejection) = match reply {
+        Ok(RunReply::Said(verdict)) => (verdict, None),
+        // The outcome decides.
+        Ok(RunReply::Rejected(text)) => (HandlerResult::Done, Some(text)),
+        Err(_) => (HandlerResult::Again { after: None, error: "the handler panicked".into() }, None),
     };
     HandlerEnd { captured, verdict, rejection }
 }

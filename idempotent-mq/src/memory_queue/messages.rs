@@ -17,9 +17,9 @@ pub(super) struct Messages {
     /// The last number of a dead letter.
     last_dead: u64,
     /// Messages by the time at which they are due, then by their number.
-    waiting: BTreeMap<Place, Delivery>,
+    waiting: BTreeMap<Place, Box<Delivery>>,
     /// Messages by tag, with their place before the delivery.
-    held: BTreeMap<u64, (Place, Delivery)>,
+    held: BTreeMap<u64, (Place, Box<Delivery>)>,
     dead: BTreeMap<u64, (Delivery, DeadLetter)>,
 }
 
@@ -30,7 +30,7 @@ impl Messages {
     /// Adds a message that is due at this time.
     pub(super) fn add(&mut self, due: Instant, delivery: impl FnOnce(u64) -> Delivery) {
         self.last_message += 1;
-        self.waiting.insert((due, self.last_message), delivery(self.last_message));
+        self.waiting.insert((due, self.last_message), Box::new(delivery(self.last_message)));
     }
 
     /// Hands out up to `room` messages that are due, with their tags.
@@ -43,7 +43,7 @@ impl Messages {
             (delivery.delivered, delivery.redelivered) = (Some(delivered), delivered > 1);
             delivery.attempt.get_or_insert(1);
             self.last_tag += 1;
-            taken.push((delivery.clone(), self.last_tag));
+            taken.push(((*delivery).clone(), self.last_tag));
             self.held.insert(self.last_tag, (place, delivery));
         }
         taken
@@ -65,7 +65,7 @@ impl Messages {
             }
             Settlement::DeadLetter(letter) => {
                 self.last_dead += 1;
-                self.dead.insert(self.last_dead, (delivery, letter.clone()));
+                self.dead.insert(self.last_dead, (*delivery, letter.clone()));
             }
             Settlement::GiveBack => drop(self.waiting.insert(place, delivery)),
         }

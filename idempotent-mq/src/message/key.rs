@@ -27,7 +27,7 @@ use crate::Message;
 #[must_use]
 pub struct KeyFrom<T> {
     extract: Extract<T>,
-    what: Cow<'static, str>,
+    what: Arc<str>,
     pub(crate) or_unprotected: bool,
 }
 
@@ -87,7 +87,7 @@ impl<T> KeyFrom<T> {
         what: impl Into<Cow<'static, str>>,
         extract: impl Fn(&Message<T>, &mut Parts) + Send + Sync + 'static,
     ) -> Self {
-        Self { extract: Arc::new(extract), what: what.into(), or_unprotected: false }
+        Self { extract: Arc::new(extract), what: Arc::from(&*what.into()), or_unprotected: false }
     }
 
     pub(crate) fn of(&self, message: &Message<T>) -> Parts {
@@ -96,7 +96,7 @@ impl<T> KeyFrom<T> {
         parts
     }
 
-    pub(crate) fn what(&self) -> Cow<'static, str> {
+    pub(crate) fn what(&self) -> Arc<str> {
         self.what.clone()
     }
 }

@@ -10,7 +10,7 @@ use crate::handler::{HandlerEnd, RunProgress};
 /// A delivery whose worker waits for its batch.
 pub(super) struct BatchMember<I> {
     pub(super) item: I,
-    pub(super) begun: RunProgress,
+    pub(super) progress: Arc<dyn RunProgress>,
     pub(super) tell: mpsc::UnboundedSender<MemberEvent<I>>,
 }
 
