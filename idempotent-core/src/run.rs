@@ -21,7 +21,7 @@ mod unprotected;
 
 use std::future::{Future, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 
@@ -229,7 +229,11 @@ where
         // Boxed, so that the claim's memory is freed before the handler runs. No `await` inside the match: otherwise the future would
         // reserve space for the result of the claim while the handler runs.
         let withdrawal = report.withdrawal();
-        let claimed = Box::pin(until_withdrawn(claim(engine, prepared, &context, &mut report), withdrawal));
+        let claim = claim(engine, prepared, &context, &mut report);
+        let claimed = match withdrawal {
+            None => Either::Left(Box::pin(claim)),
+            Some(withdrawal) => Either::Right(Box::pin(until_withdrawn(claim, withdrawal))),
+        };
         let rest = match claimed.await {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
             Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
@@ -260,11 +264,9 @@ where
 /// guard of the claim releases the key.
 fn until_withdrawn<T>(
     claim: impl Future<Output = Result<T, NotAcquired>>,
-    withdrawal: Option<Withdrawal>,
+    withdrawal: Withdrawal,
 ) -> impl Future<Output = Result<T, NotAcquired>> {
     async move {
-        let claim = pin!(claim);
-        let Some(withdrawal) = withdrawal else { return claim.await };
         tokio::select! {
             biased;
             claimed = claim => claimed,
