@@ -10,14 +10,16 @@ mod rewrite;
 mod runs;
 mod tool;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use self::areas::{AREAS, Area, files};
 use self::build::{SwitchedBuild, programs};
 use self::page::{Figures, Row, page, read};
-use self::rewrite::Mutant;
+use self::rewrite::{Id, Mutant};
 use self::runs::{RUNS, TestProgram};
 use self::tool::Tool;
 use crate::tools::{Done, cargo, concurrently, date, root, target};
@@ -105,7 +107,7 @@ fn mutate(
     tool: &Tool,
     area: &'static Area,
     files: &[String],
-    mut note: impl FnMut(&str, Figures, &[String]) -> Result<(), Box<dyn Error>>,
+    note: impl FnMut(&str, Figures, &[String]) -> Result<(), Box<dyn Error>> + Send,
 ) -> Result<(), Box<dyn Error>> {
     if files.is_empty() {
         return Ok(());
@@ -125,21 +127,31 @@ fn mutate(
             tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);
         }
     }
-    for file in files {
-        let ids: Vec<_> = (1..).zip(&build.mutants).filter(|(_, mutant)| mutant.file == *file).collect();
-        let viable: Vec<_> = ids.iter().filter(|(id, _)| !build.unviable.contains(id)).collect();
-        let caught = concurrently(&viable, RUNS, |_, (id, _)| tests.iter().any(|program| program.detects(*id)));
-        let survivors = viable.iter().zip(&caught).filter(|(_, caught)| !**caught);
-        let survivors: Vec<_> = survivors.map(|((_, mutant), _)| mutant.name.clone()).collect();
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let figures = Figures {
-            mutants: count(ids.len()),
-            caught: count(viable.len() - survivors.len()),
-            unviable: count(ids.len() - viable.len()),
-            survived: count(survivors.len()),
-        };
-        note(file, figures, &survivors)?;
-    }
+    let all: Vec<_> = (1..).zip(&build.mutants).collect();
+    let viable = all.iter().filter(|(id, _)| !build.unviable.contains(id));
+    // A file is noted with its last mutant, so that the slow mutants of one file do not keep those of the next from running.
+    let state = Mutex::new((BTreeMap::new(), note));
+    let ended = |file: &str, result: Option<(Id, bool)>| {
+        let (caught, note) = &mut *state.lock().unwrap_or_else(PoisonError::into_inner);
+        caught.extend(result);
+        let viable = viable.clone().filter(|(_, mutant)| mutant.file == file);
+        if viable.clone().any(|(id, _)| !caught.contains_key(id)) {
+            return Ok(());
+        }
+        let survivors: Vec<_> = viable.clone().filter(|(id, _)| !caught[id]).map(|(_, it)| it.name.clone()).collect();
+        let mutants = all.iter().filter(|(_, mutant)| mutant.file == file).count();
+        let numbers =
+            [mutants, viable.count(), survivors.len()].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
+        let [mutants, viable, survived] = numbers;
+        let figures = Figures { mutants, caught: viable - survived, unviable: mutants - viable, survived };
+        note(file, figures, &survivors).map_err(|error| error.to_string())
+    };
+    // A file without a viable mutant.
+    files.iter().try_for_each(|file| ended(file, None))?;
+    let noted = concurrently(viable.clone(), RUNS, |_, (id, mutant)| {
+        ended(&mutant.file, Some((*id, tests.iter().any(|program| program.detects(*id)))))
+    });
+    noted.into_iter().collect::<Result<(), _>>()?;
     tool.restore()
 }
 
