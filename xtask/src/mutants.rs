@@ -38,9 +38,6 @@ pub(crate) struct Options {
     /// Writes the figures to docs/mutants.md
     #[arg(long)]
     write: bool,
-    /// Prints the files
-    #[arg(long)]
-    list: bool,
 }
 
 impl Options {
@@ -73,10 +70,6 @@ impl Options {
 /// Mutates each file. Returns false if a mutant survives.
 pub(crate) fn run(options: &Options) -> Done {
     let files = options.files()?;
-    if options.list {
-        files.iter().for_each(|(area, file)| println!("{}: {file}", area.name));
-        return Ok(true);
-    }
     let tool = Tool::ready()?;
     let (mut mutants, mut survived) = (0, 0);
     for area in &AREAS {
@@ -139,14 +132,11 @@ fn mutate(
             return Ok(());
         }
         let survivors: Vec<_> = viable.clone().filter(|(id, _)| !caught[id]).map(|(_, it)| it.name.clone()).collect();
-        let mutants = all.iter().filter(|(_, mutant)| mutant.file == file).count();
-        let numbers =
-            [mutants, viable.count(), survivors.len()].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
-        let [mutants, viable, survived] = numbers;
-        let figures = Figures { mutants, caught: viable - survived, unviable: mutants - viable, survived };
+        let (mutants, viable) = (all.iter().filter(|(_, mutant)| mutant.file == file).count(), viable.count());
+        let (caught, unviable, survived) = (viable - survivors.len(), mutants - viable, survivors.len());
+        let figures = Figures { mutants, caught, unviable, survived };
         note(file, figures, &survivors).map_err(|error| error.to_string())
     };
-    // A file without a viable mutant.
     files.iter().try_for_each(|file| ended(file, None))?;
     let noted = concurrently(viable.clone(), RUNS, |_, (id, mutant)| {
         ended(&mutant.file, Some((*id, tests.iter().any(|program| program.detects(*id)))))

@@ -25,10 +25,10 @@ const ROWS: &str = "
 /// The results of one file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Figures {
-    pub(super) mutants: u64,
-    pub(super) caught: u64,
-    pub(super) unviable: u64,
-    pub(super) survived: u64,
+    pub(super) mutants: usize,
+    pub(super) caught: usize,
+    pub(super) unviable: usize,
+    pub(super) survived: usize,
 }
 
 /// A row of the page.
