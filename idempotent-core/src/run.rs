@@ -117,8 +117,11 @@ where
     }
 }
 
-/// Runs the call of a consumer's delivery, like [`Executor::run`] in [`Outcome::capture_run`]. Returns the answer, or the panic of the
-/// handler, whose key is released.
+/// Runs the call of a consumer's delivery, and returns the summary of its run. Returns the answer, or the panic of the handler, whose
+/// key is released.
+///
+/// Only the handler runs in the scope of the delivery. Claim, settlement and compensations do not need it, because a nested run
+/// ignores the delivery, and no other code captures the outcome of a consumer's task.
 #[doc(hidden)]
 pub fn run_delivery<P, C, R, F, Fut>(
     executor: Executor,

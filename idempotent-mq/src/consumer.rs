@@ -1,8 +1,8 @@
 //! The consumer runtime: receives deliveries, runs handlers, and settles.
 //!
 //! One delivery passes through these tasks: `intake` owns the source and receives. The dispatcher in this file orders deliveries and
-//! passes them to the tasks of the `pool`. A worker (`worker`) runs a delivery and settles it (`settle`). `keep_alive` extends
-//! visibility timeouts meanwhile. All tasks share the `ConsumerState` (`state`).
+//! passes them to the tasks of the `pool`. A worker (`worker`) runs a delivery and settles it (`settle`). A delivery without a run has
+//! a task of its own. `keep_alive` extends visibility timeouts meanwhile. All tasks share the `ConsumerState` (`state`).
 mod builder;
 mod counts;
 mod dead_letter;

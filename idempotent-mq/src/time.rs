@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idempotent_core::Clock;
 
-/// Returns the output of `future`, or `None` after the limit. The limit counts from the first poll that finds the future pending: most
-/// futures are ready at once and need no timer.
+/// Returns the output of `future`, or `None` after the limit. The limit counts from the first poll that finds the future pending,
+/// because a future that is ready at once needs no timer.
 pub(crate) async fn within<F: Future>(clock: &dyn Clock, limit: Duration, future: F) -> Option<F::Output> {
     let (mut future, mut over) = (pin!(future), None);
     poll_fn(|context| match future.as_mut().poll(context) {

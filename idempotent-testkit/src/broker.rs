@@ -19,7 +19,7 @@
 //! | returning deliveries | `a_returned_delivery_is_redelivered_unchanged`, `the_attempts_of_a_retry_survive_a_return`, `closing_returns_undelivered_messages` |
 //! | 7: receiving | `a_dropped_receive_loses_no_delivery`, `a_receive_returns_at_most_the_requested_number` |
 //! | 8, 9: settling | `deliveries_are_settled_in_any_order`, `deliveries_are_settled_concurrently`, `settling_twice_has_one_effect`, `settling_after_the_end_of_the_consumer_is_done_or_refused` |
-//! | 10: keeping alive | `an_extended_delivery_is_held_beyond_the_brokers_limit`, `a_late_settlement_changes_nothing_for_the_next_holder` |
+//! | 10: keeping alive | `an_extended_delivery_is_held_beyond_the_brokers_limit`, `a_late_settlement_brings_no_message_back` |
 //! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_order`, `a_stopping_consumer_returns_waiting_deliveries`, `a_consumer_continues_after_its_connections_were_cut`, `a_run_that_ends_during_an_outage_is_not_repeated`, `a_drain_during_an_outage_ends_and_each_message_runs_once`, `a_duplicate_in_flight_is_deferred_and_acknowledged_after_the_run`, `an_undecodable_body_is_dead_lettered_unchanged_without_a_run`, `a_message_that_always_fails_is_dead_lettered_after_its_attempts` |
 //!
 //! The laws do not cover a lost publisher confirm, a deleted queue, denied permissions, or two processes. An adapter
@@ -241,8 +241,9 @@ where
     let law = async {
         let capabilities = build().await.source().await.capabilities();
         let claimed = |law: &str| match law {
-            "an_extended_delivery_is_held_beyond_the_brokers_limit"
-            | "a_late_settlement_changes_nothing_for_the_next_holder" => capabilities.keep_alive.is_some(),
+            "an_extended_delivery_is_held_beyond_the_brokers_limit" | "a_late_settlement_brings_no_message_back" => {
+                capabilities.keep_alive.is_some()
+            }
             "a_retry_is_delivered_after_its_delay_and_never_before" => capabilities.delays != DelaySupport::ByBroker,
             _ => false,
         };
@@ -264,7 +265,7 @@ where
 ///
 /// ```text
 /// broker_conformance!(my_broker, subject(), without: [
-///     an_extended_delivery_is_held_beyond_the_brokers_limit, a_late_settlement_changes_nothing_for_the_next_holder,
+///     an_extended_delivery_is_held_beyond_the_brokers_limit, a_late_settlement_brings_no_message_back,
 /// ]);
 /// ```
 #[macro_export]

@@ -38,8 +38,8 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), delivery, ..TaskContext::current() }.enter(future).await
     }
 
-    /// Runs a future with the description of its delivery, and the executor that is in scope already. Enters the scope of the
-    /// calling task at once: an `async fn` would store the future twice.
+    /// Runs a future with the description of its delivery, and the executor that is in scope already. Reads the scope of the
+    /// calling task at once and not at the first poll: an `async fn` would store the future twice.
     #[doc(hidden)]
     pub fn scope_without_executor<F: Future>(delivery: DeliveryContext, future: F) -> impl Future<Output = F::Output> {
         TaskContext { delivery, ..TaskContext::current() }.enter(future)

@@ -1,14 +1,14 @@
 //! The tasks that run deliveries. Each task runs one delivery after the other, because a task for each delivery would cost about as
-//! much as the claim of its key.
+//! much as a claim in memory.
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
-use tracing::{Instrument, error};
+use tracing::{Instrument, Span, error};
 
 use super::state::DeliveryJob;
 use super::worker::{WorkerResult, WorkerTask, work};
 use crate::handler::HandlerRun;
 
-/// The tasks of a consumer. There are as many as deliveries have run at once. Dropping the pool drops all runs.
+/// The tasks that run deliveries: as many as have run at once. Dropping the pool drops all runs.
 pub(super) struct WorkerPool<Tag> {
     tasks: JoinSet<()>,
     slots: Vec<Slot<Tag>>,
@@ -23,9 +23,12 @@ pub(super) struct WorkerPool<Tag> {
 /// A task, and the lane of its delivery.
 struct Slot<Tag> {
     task: Id,
-    jobs: mpsc::UnboundedSender<(DeliveryJob<Tag>, HandlerRun)>,
+    jobs: mpsc::UnboundedSender<PooledJob<Tag>>,
     lane: Option<u128>,
 }
+
+/// A delivery with its run, and its observer's span if there is one.
+type PooledJob<Tag> = (DeliveryJob<Tag>, HandlerRun, Option<Span>);
 
 impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
     pub(super) fn new() -> Self {
@@ -38,13 +41,14 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
         self.slots.len() - self.idle.len() - self.vacant.len()
     }
 
-    /// Runs a delivery of this lane.
+    /// Runs a delivery of this lane, inside of the observer's span if there is one.
     pub(super) fn run(&mut self, lane: Option<u128>, job: DeliveryJob<Tag>, run: HandlerRun) {
+        let span = job.span(true);
         let at = self.idle.pop().unwrap_or_else(|| self.start());
         let slot = &mut self.slots[at];
         slot.lane = lane;
-        // A task with a slot waits for deliveries, unless the runtime ends. A delivery that it does not take is not settled.
-        let _ = slot.jobs.send((job, run));
+        // An idle task waits for deliveries, unless the runtime ends. A delivery that it does not take is not settled.
+        let _ = slot.jobs.send((job, run, span));
     }
 
     /// Starts a task, and returns its slot.
@@ -77,6 +81,8 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
             };
             error!(target: "idempotent", error = %failed, "consumer: a worker failed");
             if let Some(at) = self.slots.iter().position(|slot| slot.task == failed.id()) {
+                // The end of the runtime also ends the idle tasks.
+                self.idle.retain(|idle| *idle != at);
                 self.vacant.push(at);
                 return (self.slots[at].lane.take(), WorkerResult::default());
             }
@@ -86,11 +92,10 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
 
 async fn serve<Tag: Send + Sync + 'static>(
     at: usize,
-    mut jobs: mpsc::UnboundedReceiver<(DeliveryJob<Tag>, HandlerRun)>,
+    mut jobs: mpsc::UnboundedReceiver<PooledJob<Tag>>,
     ends: mpsc::UnboundedSender<(usize, WorkerResult)>,
 ) {
-    while let Some((job, run)) = jobs.recv().await {
-        let span = job.span(true);
+    while let Some((job, run, span)) = jobs.recv().await {
         let worker = work(job, WorkerTask::Run(run));
         let result = match span {
             Some(span) => worker.instrument(span).await,

@@ -4,7 +4,7 @@ mod queue;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -65,7 +65,8 @@ where
         let gathering = self.gathering.clone();
         let run = async move {
             let (tell, mut told) = mpsc::unbounded_channel();
-            gathering.join(BatchMember { item, progress, tell }).await;
+            // The queue keeps no delivery whose worker was dropped.
+            gathering.join(BatchMember { item, progress: Arc::downgrade(&progress), tell }).await;
             loop {
                 match told.recv().await {
                     Some(MemberEvent::Lead(batch)) => {
@@ -143,10 +144,12 @@ async fn lead<T, F, Fut, A>(
     let claimed = attempts.clone();
     let handle = Handler::<ResultStrategy, Json, _, _>::batch(move |given: Vec<BatchItem<(usize, Message<T>)>>| {
         // A dropped leader drops all members, so all of them have begun.
-        progress.iter().for_each(|progress| progress.begin());
+        progress.iter().filter_map(Weak::upgrade).for_each(|progress| progress.begin());
         let mut mine = Vec::new();
         for BatchItem { item: (at, message), lease, .. } in given {
-            progress[at].begin_claimed();
+            if let Some(progress) = progress[at].upgrade() {
+                progress.begin_claimed();
+            }
             claimed.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(lease.attempt());
             mine.push(BatchItem::new(message, lease));
         }

@@ -6,7 +6,7 @@ use std::thread;
 use futures_util::FutureExt;
 use idempotent_core::__private::run_delivery;
 use idempotent_core::{
-    Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, OnInFlight, Policy, RejectStrategy,
+    Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, Lease, OnInFlight, Policy, RejectStrategy,
     Rejection, ReplyStrategy, ResponseShape, RunSummary,
 };
 
@@ -54,7 +54,11 @@ where
             Some(call) => {
                 // Closures and `map` in place of `async` blocks, which would store the message and the user's future twice.
                 let handler = Handler::<ResultStrategy, Json, _, _>::new(move || {
-                    progress.begin_claimed();
+                    match Lease::current() {
+                        Some(_) => progress.begin_claimed(),
+                        // The store is down, and the policy lets the handler run without a claim.
+                        None => progress.begin(),
+                    }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
                 run_delivery(executor, admission, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()

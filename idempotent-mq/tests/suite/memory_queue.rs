@@ -60,7 +60,7 @@ broker_conformance!(
     without: [
         an_unreadable_message_is_dead_lettered_and_blocks_nothing,
         an_extended_delivery_is_held_beyond_the_brokers_limit,
-        a_late_settlement_changes_nothing_for_the_next_holder,
+        a_late_settlement_brings_no_message_back,
         a_drain_during_an_outage_ends_and_each_message_runs_once,
         a_run_that_ends_during_an_outage_is_not_repeated,
         // A delivery has its data in fields, which tests set.

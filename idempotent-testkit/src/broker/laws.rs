@@ -43,6 +43,6 @@ pub use self::retries::{
     a_returned_delivery_is_redelivered_unchanged, the_attempts_of_a_retry_survive_a_return,
 };
 pub use self::settling::{
-    a_late_settlement_changes_nothing_for_the_next_holder, an_extended_delivery_is_held_beyond_the_brokers_limit,
+    a_late_settlement_brings_no_message_back, an_extended_delivery_is_held_beyond_the_brokers_limit,
     deliveries_are_settled_concurrently, deliveries_are_settled_in_any_order, settling_twice_has_one_effect,
 };

@@ -111,7 +111,7 @@ laws! { $
     settling_twice_has_one_effect
     settling_after_the_end_of_the_consumer_is_done_or_refused
     an_extended_delivery_is_held_beyond_the_brokers_limit
-    a_late_settlement_changes_nothing_for_the_next_holder
+    a_late_settlement_brings_no_message_back
     copies_of_one_message_run_once
     messages_of_one_key_run_in_order
     a_stopping_consumer_returns_waiting_deliveries

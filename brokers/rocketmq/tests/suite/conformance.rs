@@ -11,7 +11,7 @@ broker_conformance!(
     without: [
         // The broker takes no messages back from a connected client.
         an_extended_delivery_is_held_beyond_the_brokers_limit,
-        a_late_settlement_changes_nothing_for_the_next_holder,
+        a_late_settlement_brings_no_message_back,
         // A client keeps its messages when it loses connections: the broker assigns queues to other members of the group,
         // not messages. See `broker::consumer_outages`.
         deliveries_of_a_cut_connection_are_redelivered,

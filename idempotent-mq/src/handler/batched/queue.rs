@@ -1,6 +1,6 @@
 //! The queue of batch members. Messages that arrive during a batch form the next batch. A full batch starts at once.
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -10,7 +10,7 @@ use crate::handler::{HandlerEnd, RunProgress};
 /// A delivery whose worker waits for its batch.
 pub(super) struct BatchMember<I> {
     pub(super) item: I,
-    pub(super) progress: Arc<dyn RunProgress>,
+    pub(super) progress: Weak<dyn RunProgress>,
     pub(super) tell: mpsc::UnboundedSender<MemberEvent<I>>,
 }
 

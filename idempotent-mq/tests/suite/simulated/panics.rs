@@ -1,10 +1,13 @@
 //! Panics of a source, of its settler, and of the message log.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use idempotent_core::Policy;
-use idempotent_mq::{Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    Delivery, KeyFrom, Message, Messages, Received, Settle, Settlement, Source, SourceCapabilities, SourceError,
+    SourceErrorKind,
+};
 
 use crate::broker::SimulatedSource;
 use crate::world::{Job, World, ms, secs};
@@ -73,10 +76,20 @@ async fn a_source_that_panics_stops_its_consumer_with_an_error() {
 async fn a_settler_that_panics_leaves_one_delivery_unsettled_and_the_consumer_continues() {
     let world = World::new();
     let source = Panicking(world.broker.connect(), Call::Settle, Arc::default());
-    let job = Job::ok(&world, ms(1));
-    let process = world.consume_from(source, "billing", Policy::new(), job.by_id(), |builder| builder).await;
+    let runs = Arc::<AtomicU32>::default();
+    let counted = runs.clone();
+    // The next messages need the lane and the place of the one whose worker fails.
+    let in_one_lane = KeyFrom::message("lane", |_: &Message<()>| "lane");
+    let handling = Messages::raw().ordered_by(in_one_lane).keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
+        counted.fetch_add(1, SeqCst);
+        async { Ok::<_, String>(()) }
+    });
+    let mut process =
+        world.consume_from(source, "billing", Policy::new(), handling, |builder| builder.concurrency(1)).await;
     world.broker.send_all(&["m1", "m2", "m3"]);
     world.clock.advance(secs(1)).await;
     let counts = process.counts();
-    assert_eq!((counts.received, counts.acked, counts.unsettled, job.runs()), (3, 2, 1, 3));
+    assert_eq!((counts.received, counts.acked, counts.unsettled, runs.load(SeqCst)), (3, 2, 1, 3));
+    process.stop().await;
+    assert!(process.task.is_finished(), "the drain waits for a worker that is gone");
 }

@@ -103,7 +103,7 @@ pub async fn an_extended_delivery_is_held_beyond_the_brokers_limit<B: Broker>(br
     hand.leave_nothing(broker).await;
 }
 
-pub async fn a_late_settlement_changes_nothing_for_the_next_holder<B: Broker>(broker: &B) {
+pub async fn a_late_settlement_brings_no_message_back<B: Broker>(broker: &B) {
     let limit = broker.limits().held_for;
     limit.expect("set `Limits::held_for`, or leave this law out by `without` if the broker takes nothing back");
     let letter = DeadLetter::because("too late", Timestamp(9));
@@ -122,7 +122,8 @@ pub async fn a_late_settlement_changes_nothing_for_the_next_holder<B: Broker>(br
     for ((lost, held), way) in lost.iter().zip(&held).zip(&ways) {
         let settled = late.settle(lost, way).await;
         let acked = next.settle(held, &Settlement::Ack).await;
-        // A broker may still accept the first consumer's settlement, and then refuse the second one's.
+        // A broker that names the message and not the delivery accepts the first consumer's settlement, too. It may then refuse the
+        // second one's, but neither may make the message come again.
         for (result, may_be_lost) in [(&settled, true), (&acked, settled.is_ok())] {
             if let Err(error) = result {
                 let is_lost = may_be_lost && error.kind() == SourceErrorKind::Gone;

@@ -27,7 +27,7 @@ bugs! {
     LostAtCut: deliveries_of_a_cut_connection_are_redelivered;
     GoneAtCut: deliveries_of_a_cut_connection_are_redelivered;
     EndsAtCut: a_consumer_continues_after_its_connections_were_cut a_run_that_ends_during_an_outage_is_not_repeated;
-    StaleTagAcks: deliveries_of_a_cut_connection_are_redelivered a_late_settlement_changes_nothing_for_the_next_holder;
+    StaleTagAcks: deliveries_of_a_cut_connection_are_redelivered a_late_settlement_brings_no_message_back;
     BodyEndsAtNul: a_body_arrives_unchanged;
     BodyCutOff: a_body_arrives_unchanged;
     HeadersAsText: headers_arrive_unchanged;

@@ -24,6 +24,6 @@ for service, target in (("dynamodb", "DynamoDB_20120810.ListTables"), ("sqs", "A
     signature = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
     headers = {"Authorization": signature, "X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
     answer = Client(handle).post("/", headers=headers, data="{}")
-    assert answer.text.startswith("{"), f"{service} did not answer: {answer.text}"
+    assert answer.status_code == 200 and answer.text.startswith("{"), f"{service} did not answer: {answer.text}"
 server.DomainDispatcherApplication = lambda create_app: handle
 server.main()
