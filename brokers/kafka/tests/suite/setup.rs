@@ -44,6 +44,7 @@ async fn bad_settings_and_addresses_are_refused() {
     refused(builder("orders", "billing").member("pod 0").connect().await, "`member` is `pod 0`; use at most 249");
     refused(builder("orders", "billing").member("").connect().await, "`member` is ``");
     refused(builder("orders", "billing").declare(0).connect().await, "at least 1");
+    refused(builder("orders", "billing").session_timeout(ms(999)).connect().await, "at least 1 s");
     for (url, part) in [
         ("kafka://", "kafka://[USER:PASSWORD@]HOST[:PORT]"),
         ("amqp://localhost", "kafka://[USER:PASSWORD@]HOST[:PORT]"),
