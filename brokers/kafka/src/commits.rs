@@ -107,6 +107,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_postponed_commit_is_due_then() {
+        let (now, mut commits) = (Instant::now(), Commits::new(Instant::now()));
+        commits.postpone(now + RETRY);
+        assert_eq!(commits.due(), Some(now + RETRY));
+    }
+
+    #[test]
+    fn an_expelled_member_and_a_rebalance_are_no_failures_of_the_broker() {
+        use RDKafkaErrorCode as Code;
+        let is_one = |code| is_of_rebalance(&KafkaError::ConsumerCommit(code));
+        assert!([Code::IllegalGeneration, Code::RebalanceInProgress, Code::UnknownMemberId].into_iter().all(is_one));
+        assert!(!is_one(Code::TopicAuthorizationFailed));
+    }
+
     #[tokio::test]
     async fn a_failed_commit_is_reported_and_the_next_one_waits_longer() {
         let (start, mut commits) = (Instant::now(), Commits::new(Instant::now()));

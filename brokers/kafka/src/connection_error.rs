@@ -84,3 +84,25 @@ fn of_transport(reason: &str) -> &'static str {
         unreached(reason)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_without_tls_is_named_with_the_other_scheme() {
+        let last = ConnectionError::default();
+        last.note(&KafkaError::Global(Code::SSL), "SSL handshake failed: wrong version number");
+        let (kind, text) = last.explain().unwrap_or((SourceErrorKind::Gone, String::new()));
+        assert!(kind == SourceErrorKind::Fatal && text.contains("use `kafka://`"), "{kind:?}: {text}");
+    }
+
+    #[test]
+    fn an_answer_of_the_broker_is_not_taken_for_silence() {
+        let of = |code| {
+            ConnectionError::default().of_call(&ClientConfig::new(), Duration::ZERO, KafkaError::MetadataFetch(code))
+        };
+        assert!(of(Code::OperationTimedOut).to_string().contains("no answer of Kafka"));
+        assert!(!of(Code::TopicAuthorizationFailed).to_string().contains("no answer of Kafka"));
+    }
+}

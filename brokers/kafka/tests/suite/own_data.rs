@@ -2,11 +2,12 @@
 use idempotent_core::Timestamp;
 use idempotent_kafka::KafkaDeadLetters;
 use idempotent_mq::{DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::FutureRecord;
 
 use crate::messages::{because, record};
-use crate::world::{LIMIT, World, counting, ms, one, retry, settle};
+use crate::world::{LIMIT, World, config, counting, ms, one, retry, settle};
 
 const RETRIES: &str = "orders-billing-retry";
 
@@ -83,6 +84,29 @@ async fn a_letter_goes_to_the_topic_of_the_handle_or_to_one_that_the_operator_na
     assert_eq!((redriven.put_back, redriven.passed_by), (2, 0), "{redriven:?}");
     assert_eq!(record(&world, "payments", 1).key(), Some(&b"foreign"[..]), "the record key of another program stays");
     assert_eq!(letters().count().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_letter_returns_to_its_partition_and_goes_by_its_record_key_to_another_topic() {
+    let world = World::new(2).await;
+    world.create("payments", 2).await;
+    world.source().await;
+    let client: BaseConsumer = config(&world.server).set("group.id", "reader").create().unwrap();
+    for topic in ["orders", "payments"] {
+        for key in "abcdefgh".split("").filter(|key| !key.is_empty()) {
+            let of_one = headers([("idempotent-topic", "orders"), ("idempotent-partition", "1")]);
+            world.produce("orders-dead", Some(key.as_bytes()), of_one).await;
+        }
+        let mut letters = KafkaDeadLetters::new(world.url(), "orders").putting_back_to(topic);
+        let redriven = Redrive::new().run(&mut letters).await;
+        let counts = [0, 1].map(|partition| client.fetch_watermarks(topic, partition, LIMIT).unwrap().1);
+        let is_origin = topic == "orders";
+        assert_eq!(
+            (redriven.put_back, counts[0] + counts[1], counts[0] == 0),
+            (8, 8, is_origin),
+            "{topic}: {counts:?}"
+        );
+    }
 }
 
 #[tokio::test]
