@@ -72,15 +72,8 @@ impl Identity {
     pub fn new(scene: Scene, scope: impl Into<Cow<'static, str>>, parts: &(impl KeyPart + ?Sized)) -> Self {
         let mut all = Parts::default();
         parts.write_to(&mut all);
-        Self {
-            namespace: None,
-            tenant: None,
-            scene: scene.canonical(),
-            scope: scope.into().into(),
-            parts: all,
-            token: false,
-            what: Name::Literal("key"),
-        }
+        let (scene, scope, what) = (scene.canonical(), scope.into().into(), Name::Literal("key"));
+        Self { namespace: None, tenant: None, scene, scope, parts: all, token: false, what }
     }
 
     /// Creates the identity of a message of a consumer group. Shares the texts, which are the same for all messages of the group.

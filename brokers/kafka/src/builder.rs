@@ -387,15 +387,6 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lasts_a_second_or_longer() {
-        let checked = |millis| {
-            let builder = KafkaSourceBuilder::new("kafka://a".into(), "orders".into(), "billing".into());
-            builder.session_timeout(Duration::from_millis(millis)).check().is_ok()
-        };
-        assert_eq!([999, 1000].map(checked), [false, true]);
-    }
-
-    #[test]
     fn a_request_waits_for_a_tenth_of_a_second_unless_a_property_says_otherwise() {
         let wait = |server: ServerUrl| {
             let config = KafkaSourceBuilder::new(server, "orders".into(), "billing".into()).config().unwrap();

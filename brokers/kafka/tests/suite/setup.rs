@@ -56,7 +56,7 @@ async fn bad_settings_and_addresses_are_refused() {
     ] {
         refused(KafkaSource::connect(url, "orders", "billing").await, part);
     }
-    let closed = builder("orders", "billing").connect().await.map(drop).unwrap_err();
+    let closed = builder("orders", "billing").session_timeout(ms(1_000)).connect().await.map(drop).unwrap_err();
     assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
 }
 
