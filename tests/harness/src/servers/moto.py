@@ -1,6 +1,7 @@
-"""Runs the server of moto, which handles one request for DynamoDB at a time and has its services loaded when it listens.
+"""Runs the server of moto, which handles one change at a time and has its services loaded when it listens.
 
-moto checks a condition and writes in two steps, on a thread for each connection. DynamoDB does both in one step.
+moto checks a condition of DynamoDB and writes in two steps, on a thread for each connection. DynamoDB does both in one step.
+It also removes a message of SQS by a copy of the queue's list, from which a message that is sent meanwhile is missing.
 moto also imports a service at its first request. On a busy machine this takes seconds, longer than a client waits.
 """
 import threading
@@ -13,7 +14,9 @@ application = server.DomainDispatcherApplication(server.create_backend_app)
 
 
 def handle(environ, start_response):
-    if environ.get("HTTP_X_AMZ_TARGET", "").startswith("DynamoDB"):
+    target = environ.get("HTTP_X_AMZ_TARGET", "")
+    # A receive waits for messages.
+    if target.startswith(("DynamoDB", "AmazonSQS")) and target != "AmazonSQS.ReceiveMessage":
         with one_at_a_time:
             return application(environ, start_response)
     return application(environ, start_response)
