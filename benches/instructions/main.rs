@@ -4,7 +4,7 @@
 //! function [`cases::measured`] runs. SHA-256 is taken off: callgrind has no SHA instructions, so it counts a software
 //! version that is ten times as long.
 //!
-//! `cargo bench … -- --compare FILE` fails if a figure exceeds that of the file by more than 3 %.
+//! `cargo xtask check budget` fails if a figure exceeds that of the page by more than 3 %.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod callgrind;
 mod cases;
@@ -27,15 +27,14 @@ const ONE: &str = "--one=";
 const GROWTH: f64 = 1.03;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if let Some(name) = std::env::args().find_map(|argument| argument.strip_prefix(ONE).map(str::to_owned)) {
+    let arguments: Vec<_> = std::env::args().collect();
+    if let Some(name) = arguments.iter().find_map(|argument| argument.strip_prefix(ONE)) {
         let case = CASES.iter().find(|case| case.title() == name).expect("a name of the list");
         (case.run)(case.at, case.operations);
         return ExitCode::SUCCESS;
     }
-    let file = arguments.find(|argument| argument == "--compare").and_then(|_| arguments.next());
-    if let Some(file) = file {
-        return compare(&file);
+    if arguments.iter().any(|argument| argument == "--compare") {
+        return compare();
     }
     let report = Report::from_args("instructions");
     report.title();
@@ -68,9 +67,10 @@ fn figures(case: &Case) -> Vec<Figure> {
     figures
 }
 
-/// Counts each case, and fails if a figure exceeds that of the file.
-fn compare(file: &str) -> ExitCode {
-    let lines = std::fs::read_to_string(file).expect("the figures of the page");
+/// Counts each case, and fails if a figure exceeds that of the page by more than 3 %.
+fn compare() -> ExitCode {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/instructions.jsonl");
+    let lines = std::fs::read_to_string(page).expect("the figures of the page");
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut grown = 0;
     for case in &CASES {

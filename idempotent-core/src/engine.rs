@@ -153,21 +153,22 @@ impl Engine {
         timeout: Duration,
         request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let answer = self.before(self.clock.now() + timeout, request).await;
+        let now = self.clock.now();
+        let answer = self.before(|| now + timeout, request).await;
         answer.unwrap_or_else(|| Err(no_answer_in_time()))
     }
 
-    /// Waits for `future`. Returns `None` at `deadline`, or one second after the grace of a drain has ended.
+    /// Waits for `future`. Returns `None` at the deadline, or one second after the grace of a drain has ended.
     ///
     /// The extra second lets an almost finished step complete, and keeps a hanging store from blocking the shutdown.
-    pub(crate) async fn before<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
+    pub(crate) async fn before<F: Future>(&self, deadline: impl Fn() -> Instant, future: F) -> Option<F::Output> {
         let (mut future, mut limit) = (pin!(future), None);
         poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
             // Created only for a pending future: a store in this process answers at once and needs no deadline.
-            let limit = limit.get_or_insert_with(|| self.limit(deadline, context.waker()));
+            let limit = limit.get_or_insert_with(|| self.limit(deadline(), context.waker()));
             limit.poll(context).map(|()| None)
         })
         .await

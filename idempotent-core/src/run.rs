@@ -217,7 +217,7 @@ where
 /// Claims the key and runs the handler, or answers from the record.
 fn deliver<'e, P, C, R, F, Fut>(
     engine: &'e Arc<Engine>,
-    prepared: Box<Prepared>,
+    prepared: Arc<Prepared>,
     context: TaskContext,
     mut report: Report<'e>,
     handler: Handler<P, C, R, F>,

@@ -299,10 +299,10 @@ async fn swap_table(
 /// Marks the number of this run as consumed in the stream's table, so that the next call need not read its record. A
 /// failed update is harmless until the record expires, since the record shows the same.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
-    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared.ordering.as_deref() else { return };
+    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared().ordering.as_deref() else { return };
     let engine = attempt.engine;
     let deadline = attempt.return_deadline(engine.clock.now());
-    let noted = engine.before(deadline, mark_consumed(engine, &attempt.prepared, position)).await;
+    let noted = engine.before(|| deadline, mark_consumed(engine, attempt.prepared(), position)).await;
     if let Err(error) = noted.unwrap_or_else(|| Err(no_answer("in time"))) {
         report.event(&Event::StoreFailed { step: "order", error: &error });
     }

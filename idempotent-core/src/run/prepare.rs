@@ -20,7 +20,7 @@ pub(super) fn prepare(
     call: Call,
     context: &TaskContext,
     report: &mut Report<'_>,
-) -> Result<Box<Prepared>, Rejection> {
+) -> Result<Arc<Prepared>, Rejection> {
     if !engine.has_runtime() {
         return Err(Rejection::NoRuntime);
     }
@@ -75,7 +75,7 @@ pub(super) fn prepare(
         // The issue of the token is recorded as an attempt.
         request.max_attempts = request.max_attempts.saturating_add(1);
     }
-    let prepared = Box::new(Prepared {
+    let prepared = Arc::new(Prepared {
         request,
         policy,
         message: message.or_else(|| engine.duplicate_messages.clone()),

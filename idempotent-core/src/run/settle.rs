@@ -64,7 +64,7 @@ impl Attempt<'_> {
                 Classified::Done(value, stored) => {
                     match self.complete(report, stored.clone(), batch_reply).await {
                         Ok(()) => {
-                            if matches!(self.prepared.ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
+                            if matches!(self.prepared().ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
                                 Box::pin(sequence::note_consumed(self, report)).await;
                             }
                             replayable = stored;
@@ -121,7 +121,7 @@ impl Attempt<'_> {
     /// renewal, so that refused completions cannot prolong the lease.
     pub(crate) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
         self.guard.disarm();
-        self.begin_settlement();
+        self.stop_renewal();
         Completion { value, retain: self.policy().retain }
     }
 

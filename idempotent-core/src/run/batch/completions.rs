@@ -21,6 +21,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let (mut completions, mut until) = (Vec::with_capacity(done_indices.len()), None);
     for (_, attempt, _, classified) in handled.iter_mut() {
         if let Classified::Done(_, stored_value) = classified {
+            attempt.begin_settlement();
             let completion = attempt.completion(stored_value.clone());
             completions.push((attempt.lease.settling_handle().into_owned(), completion));
             let own = attempt.first_try_deadline(now);
@@ -28,7 +29,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
         }
     }
     let until = until.unwrap_or(now);
-    let answers = engine.before(until, batch.complete_all(&completions)).await;
+    let answers = engine.before(|| until, batch.complete_all(&completions)).await;
     let is_last = answers.is_none() && engine.drain.has_reached(DrainPhase::GraceEnded) && engine.clock.now() < until;
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {
