@@ -1,10 +1,11 @@
 //! The outcome of a run, reported independently of the handler's return type.
 use std::borrow::Cow;
+use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind, StoreNode};
+use crate::{FencingToken, Key, KeyError, Lease, Rejection, StoreErrorKind, StoreNode};
 
 /// The end of one delivery.
 ///
@@ -293,19 +294,46 @@ impl Outcome {
 }
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OutcomeSlot(Arc<Mutex<Option<RunSummary>>>);
+#[derive(Clone)]
+pub(crate) enum OutcomeSlot {
+    Own(Arc<NestedSummary>),
+    /// The slot that every run has for the runs inside it.
+    OfRun(Lease),
+}
+
+/// The summary of the runs directly inside a run or a capture. Boxed, because most runs have none.
+pub(crate) type NestedSummary = Mutex<Option<Box<RunSummary>>>;
+
+impl Default for OutcomeSlot {
+    fn default() -> Self {
+        Self::Own(Arc::default())
+    }
+}
+
+impl fmt::Debug for OutcomeSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OutcomeSlot")
+    }
+}
 
 impl OutcomeSlot {
+    fn summary(&self) -> MutexGuard<'_, Option<Box<RunSummary>>> {
+        let summary = match self {
+            Self::Own(summary) => summary,
+            Self::OfRun(lease) => lease.nested_summary(),
+        };
+        summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn tell(&self, captured: RunSummary) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.summary();
         if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
-            *slot = Some(captured);
+            *slot = Some(Box::new(captured));
         }
     }
 
     pub(crate) fn take(&self) -> Option<RunSummary> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.summary().take().map(|summary| *summary)
     }
 
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {

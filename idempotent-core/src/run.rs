@@ -229,15 +229,14 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        // Boxed, so that the claim's memory is freed before the handler runs. No `await` inside the match: otherwise the future would
-        // reserve space for the result of the claim while the handler runs.
-        let withdrawal = report.withdrawal();
-        let claim = claim(engine, prepared, &context, &mut report);
-        let claimed = match withdrawal {
-            None => Either::Left(Box::pin(claim)),
-            Some(withdrawal) => Either::Right(Box::pin(until_withdrawn(claim, withdrawal))),
+        // No `await` inside the match: otherwise the future would reserve space for the result of the claim while the handler runs.
+        let claimed = match report.withdrawal() {
+            None => claim(engine, prepared, &context, &mut report).await,
+            Some(withdrawal) => {
+                Box::pin(until_withdrawn(claim(engine, prepared, &context, &mut report), withdrawal)).await
+            }
         };
-        let rest = match claimed.await {
+        let rest = match claimed {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
             Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
             Err(NotAcquired::Replay(value)) => match codec::decode::<C, _>(value.as_deref()) {

@@ -1,9 +1,11 @@
 //! A settling step: a completion or release, retried until the store answers, if necessary in the background.
-use std::panic::AssertUnwindSafe;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -43,13 +45,22 @@ impl SettlingStep {
         }
     }
 
-    async fn send(&self, store: &dyn Store, held: &ClaimHandle) -> Result<Settled, StoreError> {
-        let sent = match self {
-            Self::Complete(completion) => AssertUnwindSafe(store.complete(held, completion)).catch_unwind().await,
-            Self::Release(release) => AssertUnwindSafe(store.release(held, release)).catch_unwind().await,
+    fn send<'s>(
+        &'s self,
+        store: &'s dyn Store,
+        held: &'s ClaimHandle,
+    ) -> impl Future<Output = Result<Settled, StoreError>> + Unpin + 's {
+        let mut sent = match self {
+            Self::Complete(completion) => store.complete(held, completion),
+            Self::Release(release) => store.release(held, release),
         };
-        // The step may have been applied.
-        sent.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Ambiguous).because("the store panicked")))
+        poll_fn(move |context| {
+            let polled = catch_unwind(AssertUnwindSafe(|| sent.as_mut().poll(context)));
+            // The step may have been applied.
+            polled.unwrap_or_else(|_| {
+                Poll::Ready(Err(StoreError::new(StoreErrorKind::Ambiguous).because("the store panicked")))
+            })
+        })
     }
 }
 
@@ -68,7 +79,7 @@ impl Attempt<'_> {
                 return Box::pin(self.retry_step(report, step, now, None)).await;
             }
             let first = || self.first_try_deadline(now);
-            let answer = self.engine.before(first, step.send(self.store(), &self.lease.settling_handle())).await;
+            let answer = self.engine.before(first, step.send(self.store(), self.lease.settling_handle())).await;
             match &answer {
                 Some(answer) => report.store_answered(step.name(), now, answer),
                 None => report.store_answered::<()>(step.name(), now, &Err(no_answer("in time"))),
@@ -170,7 +181,7 @@ impl StepRetry {
                 pause_for = (pause_for * 2).min(Duration::from_secs(1));
             }
         };
-        let ended = self.engine.before(|| self.retry_deadline, tries).await;
+        let ended = self.engine.before(|| self.retry_deadline, pin!(tries)).await;
         let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease expired"))));
         (settled, is_ambiguous)
     }
@@ -179,7 +190,7 @@ impl StepRetry {
         let sent = self.engine.clock.now();
         let retry_deadline = try_deadline(sent, self.retry_deadline);
         let answer =
-            self.engine.before(|| retry_deadline, self.step.send(self.store(), &self.lease.settling_handle())).await;
+            self.engine.before(|| retry_deadline, self.step.send(self.store(), self.lease.settling_handle())).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
         if self.engine.observer.is_timed {
             let elapsed = self.engine.clock.now().saturating_duration_since(sent);

@@ -10,7 +10,7 @@ type Handled<'e, V, F> = (usize, Attempt<'e>, Report<'e>, Classified<V, F>);
 
 /// Completes the items that are done in one store call, if the store can. Returns the reply for each item, or `None`
 /// for items that were not sent.
-pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Option<StoreReply>> {
+pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Option<Box<StoreReply>>> {
     let mut replies: Vec<_> = handled.iter().map(|_| None).collect();
     let done_indices = (0..handled.len()).filter(|index| matches!(handled[*index].3, Classified::Done(..)));
     let done_indices: Vec<usize> = done_indices.collect();
@@ -23,7 +23,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
         if let Classified::Done(_, stored_value) = classified {
             attempt.begin_settlement();
             let completion = attempt.completion(stored_value.clone());
-            completions.push((attempt.lease.settling_handle().into_owned(), completion));
+            completions.push((attempt.lease.settling_handle().clone(), completion));
             let own = attempt.first_try_deadline(now);
             until = Some(until.map_or(own, |others| own.min(others)));
         }
@@ -34,7 +34,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {
         let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));
-        replies[index] = Some(StoreReply { answer, is_last });
+        replies[index] = Some(Box::new(StoreReply { answer, is_last }));
     }
     // The request is one, so it is reported once.
     if let Some(reply) = &replies[first] {
