@@ -2,6 +2,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use crate::executor::DeliveryContext;
 use crate::outcome::OutcomeSlot;
 use crate::{Executor, Key, Lease, Outcome, PreferredLanguages, RunSummary};
@@ -52,6 +54,19 @@ impl TaskContext {
     pub(crate) fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, future)
     }
+}
+
+/// Runs the handler of a consumer's delivery, and returns the summary of the run inside it. No other code captures the outcome of a
+/// consumer's task.
+#[doc(hidden)]
+pub fn capture_delivery<F: Future>(
+    executor: Executor,
+    delivery: DeliveryContext,
+    handler: F,
+) -> impl Future<Output = (F::Output, Option<RunSummary>)> {
+    let slot = OutcomeSlot::default();
+    let inner = TaskContext { executor: Some(executor), delivery, slot: Some(slot.clone()), ..TaskContext::current() };
+    inner.enter(handler).map(move |output| (output, slot.take()))
 }
 
 impl Lease {

@@ -106,6 +106,7 @@ pub mod __private {
     pub use crate::alert::send_guarded;
     #[cfg(feature = "test-hooks")]
     pub use crate::executor::renew_until_dropped;
+    pub use crate::context::capture_delivery;
     pub use crate::executor::{Begun, Site, executor, returns, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::{CallerName, scope_of};

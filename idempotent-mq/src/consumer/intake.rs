@@ -57,9 +57,10 @@ impl<S: Source> Intake<S> {
             match self.source.receive(places.len()).await {
                 Ok(Received::Deliveries(deliveries)) => {
                     brake.received(deliveries.len());
+                    let received_at = self.shared.clock().wall();
                     let (entries, noted) = note(&self.shared, &deliveries).await;
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
-                        delivery.received_at = self.shared.clock().wall();
+                        delivery.received_at = received_at;
                         let job = DeliveryJob::new(
                             &self.shared,
                             HeldDelivery::new(delivery, tag, entry, noted, self.shared.breaker.clone()),
