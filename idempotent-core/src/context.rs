@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::executor::DeliveryContext;
-use crate::outcome::OutcomeSlot;
+use crate::outcome::{OutcomeSlot, SummarySlot};
 use crate::{Executor, Key, Lease, Outcome, PreferredLanguages, RunSummary};
 
 tokio::task_local! {
@@ -62,9 +62,10 @@ impl TaskContext {
 pub fn capture_delivery<F: Future>(
     executor: Executor,
     delivery: DeliveryContext,
+    slot: Arc<dyn SummarySlot>,
     handler: F,
 ) -> impl Future<Output = (F::Output, Option<RunSummary>)> {
-    let slot = OutcomeSlot::default();
+    let slot = OutcomeSlot::Shared(slot);
     let inner = TaskContext { executor: Some(executor), delivery, slot: Some(slot.clone()), ..TaskContext::current() };
     inner.enter(handler).map(move |output| (output, slot.take()))
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
 use crate::key::Name;
-use crate::outcome::NestedSummary;
+use crate::outcome::Summary;
 use crate::steps::StepJournal;
 use crate::{ClaimHandle, Clock, FencingToken, Grant, Key, Scene, Store};
 
@@ -56,7 +56,7 @@ struct LeaseInner {
     lost: AtomicBool,
     ended: AtomicBool,
     lost_notify: Notify,
-    nested: NestedSummary,
+    nested: Summary,
     /// The handle after a renewal.
     renewed: OnceLock<Box<ClaimHandle>>,
 }
@@ -117,7 +117,7 @@ impl Lease {
             lost,
             ended,
             lost_notify,
-            nested: NestedSummary::default(),
+            nested: Summary::default(),
             renewed: OnceLock::new(),
         }))
     }
@@ -196,7 +196,7 @@ impl Lease {
     }
 
     /// Returns the summary of the runs directly inside this one.
-    pub(crate) fn nested_summary(&self) -> &NestedSummary {
+    pub(crate) fn nested_summary(&self) -> &Summary {
         &self.0.nested
     }
 

@@ -112,6 +112,7 @@ pub mod __private {
     pub use crate::key::{CallerName, scope_of};
     pub use crate::key_strategy::derive;
     pub use crate::observe::{trace, warn_without_subscriber};
+    pub use crate::outcome::{Summary, SummarySlot};
     pub use crate::panic_guard::{HookGuard, catch_panic};
     pub use crate::run::{run, run_batch, run_delivery};
     pub use crate::*;

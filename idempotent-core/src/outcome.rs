@@ -296,17 +296,29 @@ impl Outcome {
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
 #[derive(Clone)]
 pub(crate) enum OutcomeSlot {
-    Own(Arc<NestedSummary>),
+    Shared(Arc<dyn SummarySlot>),
     /// The slot that every run has for the runs inside it.
     OfRun(Lease),
 }
 
-/// The summary of the runs directly inside a run or a capture. Boxed, because most runs have none.
-pub(crate) type NestedSummary = Mutex<Option<Box<RunSummary>>>;
+/// The summary of the runs directly inside a run, a capture or a delivery.
+pub type Summary = Mutex<Option<RunSummary>>;
+
+/// An owner of a [`Summary`], such as a consumer's delivery.
+#[doc(hidden)]
+pub trait SummarySlot: Send + Sync {
+    fn summary(&self) -> &Summary;
+}
+
+impl SummarySlot for Summary {
+    fn summary(&self) -> &Summary {
+        self
+    }
+}
 
 impl Default for OutcomeSlot {
     fn default() -> Self {
-        Self::Own(Arc::default())
+        Self::Shared(Arc::new(Summary::default()))
     }
 }
 
@@ -317,9 +329,9 @@ impl fmt::Debug for OutcomeSlot {
 }
 
 impl OutcomeSlot {
-    fn summary(&self) -> MutexGuard<'_, Option<Box<RunSummary>>> {
+    fn summary(&self) -> MutexGuard<'_, Option<RunSummary>> {
         let summary = match self {
-            Self::Own(summary) => summary,
+            Self::Shared(slot) => slot.summary(),
             Self::OfRun(lease) => lease.nested_summary(),
         };
         summary.lock().unwrap_or_else(PoisonError::into_inner)
@@ -328,12 +340,12 @@ impl OutcomeSlot {
     pub(crate) fn tell(&self, captured: RunSummary) {
         let mut slot = self.summary();
         if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
-            *slot = Some(Box::new(captured));
+            *slot = Some(captured);
         }
     }
 
     pub(crate) fn take(&self) -> Option<RunSummary> {
-        self.summary().take().map(|summary| *summary)
+        self.summary().take()
     }
 
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {

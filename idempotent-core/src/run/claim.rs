@@ -2,6 +2,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::Either;
+
 use super::attempt::Attempt;
 use super::not_acquired::{NotAcquired, not_granted, store_failure};
 use super::prepared::{Prepared, ResolvedOrdering};
@@ -179,12 +181,12 @@ pub(super) fn send_claim(
     deadline: Option<Instant>,
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
-    async move {
-        // A repeated claim may have been granted, so only the store can answer it.
-        if let Some(keys) = prepared.in_flight_keys(engine).filter(|_| ambiguous_since.is_none()) {
-            return Box::pin(claim_once(engine, keys, prepared, report, ambiguous_since, (deadline, began))).await;
+    // A repeated claim may have been granted, so only the store can answer it.
+    match prepared.in_flight_keys(engine).filter(|_| ambiguous_since.is_none()) {
+        Some(keys) => {
+            Either::Left(Box::pin(claim_once(engine, keys, prepared, report, ambiguous_since, (deadline, began))))
         }
-        ask_store(engine, prepared, report, ambiguous_since, deadline, began).await
+        None => Either::Right(ask_store(engine, prepared, report, ambiguous_since, deadline, began)),
     }
 }
 
@@ -232,7 +234,9 @@ fn ask_store(
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
     async move {
-        match try_claim(engine, prepared, report, deadline, began).await {
+        let until = || claim_deadline(prepared, deadline, began);
+        let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
+        match answered(report, began, answer) {
             answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
                 Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
             }
@@ -241,23 +245,17 @@ fn ask_store(
     }
 }
 
-fn try_claim(
-    engine: &Engine,
-    prepared: &Prepared,
-    report: &Report<'_>,
-    deadline: Option<Instant>,
-    sent: Instant,
-) -> impl Future<Output = Result<Claim, StoreError>> {
-    async move {
-        let until = || {
-            let until = sent + prepared.policy.lease / 3;
-            deadline.map_or(until, |deadline| deadline.min(until))
-        };
-        let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
-        report.store_answered("claim", sent, &answer);
-        answer
-    }
+/// Returns the latest instant at which an answer to a claim is useful.
+fn claim_deadline(prepared: &Prepared, deadline: Option<Instant>, sent: Instant) -> Instant {
+    let until = sent + prepared.policy.lease / 3;
+    deadline.map_or(until, |deadline| deadline.min(until))
+}
+
+/// Reports the answer to a claim.
+fn answered(report: &Report<'_>, sent: Instant, answer: Option<Result<Claim, StoreError>>) -> Result<Claim, StoreError> {
+    let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
+    report.store_answered("claim", sent, &answer);
+    answer
 }
 
 /// Retries a claim whose first try had no usable answer.
@@ -295,7 +293,9 @@ async fn retry_claim(
             }
         }
         sent = engine.clock.now();
-        answer = try_claim(engine, prepared, report, deadline, sent).await;
+        let until = || claim_deadline(prepared, deadline, sent);
+        let reply = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
+        answer = answered(report, sent, reply);
     }
 }
 

@@ -48,9 +48,7 @@ impl Attempt<'_> {
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
             let nested = OutcomeSlot::OfRun(self.lease.clone()).take_outcome();
             let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
-                Ok(classified) => {
-                    Either::Left(Box::pin(self.settle(report, classified, None, nested, &handler)))
-                }
+                Ok(classified) => Either::Left(self.settle(report, classified, None, nested, &handler)),
                 Err(panic) => Either::Right(Box::pin(async {
                     self.settle_panic(report).await;
                     resume_unwind(panic)

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use idempotent_core::__private::{Summary, SummarySlot};
 use idempotent_core::{Alerts, Clock};
 use slab::Slab;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -61,6 +62,7 @@ pub(crate) struct HeldDelivery<Tag> {
     revoked: AtomicBool,
     begun: AtomicBool,
     breaker: Arc<StoreBreaker>,
+    summary: Summary,
 }
 
 /// The entry of a delivery in the message log.
@@ -79,7 +81,7 @@ impl<Tag> HeldDelivery<Tag> {
         breaker: Arc<StoreBreaker>,
     ) -> Self {
         let (delivery, revoked, begun) = (Arc::new(delivery), AtomicBool::new(false), AtomicBool::new(false));
-        Self { delivery, tag, log_entry, noted, revoked, begun, breaker }
+        Self { delivery, tag, log_entry, noted, revoked, begun, breaker, summary: Summary::default() }
     }
 
     /// Returns true if the sender resends the message after its run dies.
@@ -94,6 +96,12 @@ impl<Tag> HeldDelivery<Tag> {
     /// Returns true once the handler has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
+    }
+}
+
+impl<Tag: Send + Sync> SummarySlot for HeldDelivery<Tag> {
+    fn summary(&self) -> &Summary {
+        &self.summary
     }
 }
 

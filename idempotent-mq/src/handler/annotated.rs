@@ -51,7 +51,7 @@ where
             progress.begin();
             // Boxed, so that a delivery that waits for its turn has no room for the handler, and a run has it once.
             let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
-            let (verdict, captured) = capture_delivery(executor, known, handled).await;
+            let (verdict, captured) = capture_delivery(executor, known, progress, handled).await;
             if captured.is_none()
                 && matches!(verdict, HandlerResult::Done)
                 && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))

@@ -52,6 +52,7 @@ where
             (self.handler.clone(), context.executor.clone(), context.admission.clone());
         let run = match call {
             Some(call) => {
+                let slot = progress.clone();
                 // Closures and `map` in place of `async` blocks, which would store the message and the user's future twice.
                 let handler = Handler::<ResultStrategy, Json, _, _>::new(move || {
                     match Lease::current() {
@@ -61,7 +62,7 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, admission, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
+                run_delivery(executor, admission, slot, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
             }
             None => async move {
                 progress.begin();
