@@ -2,8 +2,10 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use crate::executor::DeliveryContext;
-use crate::outcome::OutcomeSlot;
+use crate::outcome::{OutcomeSlot, SummarySlot};
 use crate::{Executor, Key, Lease, Outcome, PreferredLanguages, RunSummary};
 
 tokio::task_local! {
@@ -52,6 +54,20 @@ impl TaskContext {
     pub(crate) fn enter<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, future)
     }
+}
+
+/// Runs the handler of a consumer's delivery, and returns the summary of the run inside it. No other code captures the outcome of a
+/// consumer's task.
+#[doc(hidden)]
+pub fn capture_delivery<F: Future>(
+    executor: Executor,
+    delivery: DeliveryContext,
+    slot: Arc<dyn SummarySlot>,
+    handler: F,
+) -> impl Future<Output = (F::Output, Option<RunSummary>)> {
+    let slot = OutcomeSlot::Shared(slot);
+    let inner = TaskContext { executor: Some(executor), delivery, slot: Some(slot.clone()), ..TaskContext::current() };
+    inner.enter(handler).map(move |output| (output, slot.take()))
 }
 
 impl Lease {

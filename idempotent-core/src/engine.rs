@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 
 use self::deadlines::{DeadlineGuard, Deadlines};
@@ -123,7 +124,11 @@ impl Engine {
     }
 
     /// Merges `overrides` over the policy of the scene and checks the result.
-    pub(crate) fn resolve_policy(&self, scene: &Scene, overrides: &Policy) -> Result<Arc<ResolvedPolicy>, PolicyError> {
+    pub(crate) fn resolve_policy(
+        &self,
+        scene: &Scene,
+        overrides: Option<&Policy>,
+    ) -> Result<Arc<ResolvedPolicy>, PolicyError> {
         self.policies.resolve(scene, overrides)
     }
 
@@ -153,24 +158,28 @@ impl Engine {
         timeout: Duration,
         request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let answer = self.before(self.clock.now() + timeout, request).await;
+        let now = self.clock.now();
+        let answer = self.before(|| now + timeout, pin!(request)).await;
         answer.unwrap_or_else(|| Err(no_answer_in_time()))
     }
 
-    /// Waits for `future`. Returns `None` at `deadline`, or one second after the grace of a drain has ended.
+    /// Waits for `future`. Returns `None` at the deadline, or one second after the grace of a drain has ended.
     ///
     /// The extra second lets an almost finished step complete, and keeps a hanging store from blocking the shutdown.
-    pub(crate) async fn before<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
-        let (mut future, mut limit) = (pin!(future), None);
-        poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
+    pub(crate) fn before<F: Future + Unpin>(
+        &self,
+        deadline: impl Fn() -> Instant,
+        mut future: F,
+    ) -> impl Future<Output = Option<F::Output>> {
+        let mut limit = None;
+        poll_fn(move |context| {
+            if let Poll::Ready(output) = future.poll_unpin(context) {
                 return Poll::Ready(Some(output));
             }
             // Created only for a pending future: a store in this process answers at once and needs no deadline.
-            let limit = limit.get_or_insert_with(|| self.limit(deadline, context.waker()));
+            let limit = limit.get_or_insert_with(|| self.limit(deadline(), context.waker()));
             limit.poll(context).map(|()| None)
         })
-        .await
     }
 
     /// Returns the limit of a pending store request.

@@ -2,7 +2,6 @@
 pub(crate) mod renewal_thread;
 mod renewer;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +15,7 @@ use tokio::sync::Notify;
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
 use crate::key::Name;
+use crate::outcome::Summary;
 use crate::steps::StepJournal;
 use crate::{ClaimHandle, Clock, FencingToken, Grant, Key, Scene, Store};
 
@@ -56,6 +56,9 @@ struct LeaseInner {
     lost: AtomicBool,
     ended: AtomicBool,
     lost_notify: Notify,
+    nested: Summary,
+    /// The handle after a renewal.
+    renewed: OnceLock<Box<ClaimHandle>>,
 }
 
 /// The scene and scope of the handler that holds a lease.
@@ -114,6 +117,8 @@ impl Lease {
             lost,
             ended,
             lost_notify,
+            nested: Summary::default(),
+            renewed: OnceLock::new(),
         }))
     }
 
@@ -190,6 +195,11 @@ impl Lease {
         }
     }
 
+    /// Returns the summary of the runs directly inside this one.
+    pub(crate) fn nested_summary(&self) -> &Summary {
+        &self.0.nested
+    }
+
     /// Returns the run's journal, and creates it on the first call.
     pub(crate) fn steps(&self) -> &StepJournal {
         self.0.steps.get_or_init(Box::default)
@@ -228,11 +238,12 @@ impl Lease {
 
     /// Returns the handle for a settlement. Without the terms of the grant, if the record may have been renewed: a store
     /// would compare them in vain.
-    pub(crate) fn settling_handle(&self) -> Cow<'_, ClaimHandle> {
-        if self.0.renewal_sent.load(Ordering::Relaxed) {
-            return Cow::Owned(ClaimHandle { terms: None, ..self.0.held.clone() });
+    pub(crate) fn settling_handle(&self) -> &ClaimHandle {
+        let held = &self.0.held;
+        match self.0.renewal_sent.load(Ordering::Relaxed) {
+            true => self.0.renewed.get_or_init(|| Box::new(ClaimHandle { terms: None, ..held.clone() })),
+            false => held,
         }
-        Cow::Borrowed(&self.0.held)
     }
 
     /// Records that a renewal is about to be sent.

@@ -106,11 +106,13 @@ pub mod __private {
     pub use crate::alert::send_guarded;
     #[cfg(feature = "test-hooks")]
     pub use crate::executor::renew_until_dropped;
+    pub use crate::context::capture_delivery;
     pub use crate::executor::{Begun, Site, executor, returns, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::{CallerName, scope_of};
     pub use crate::key_strategy::derive;
     pub use crate::observe::{trace, warn_without_subscriber};
+    pub use crate::outcome::{Summary, SummarySlot};
     pub use crate::panic_guard::{HookGuard, catch_panic};
     pub use crate::run::{run, run_batch, run_delivery};
     pub use crate::*;

@@ -1,10 +1,11 @@
 //! The outcome of a run, reported independently of the handler's return type.
 use std::borrow::Cow;
+use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind, StoreNode};
+use crate::{FencingToken, Key, KeyError, Lease, Rejection, StoreErrorKind, StoreNode};
 
 /// The end of one delivery.
 ///
@@ -293,19 +294,58 @@ impl Outcome {
 }
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OutcomeSlot(Arc<Mutex<Option<RunSummary>>>);
+#[derive(Clone)]
+pub(crate) enum OutcomeSlot {
+    Shared(Arc<dyn SummarySlot>),
+    /// The slot that every run has for the runs inside it.
+    OfRun(Lease),
+}
+
+/// The summary of the runs directly inside a run, a capture or a delivery.
+pub type Summary = Mutex<Option<RunSummary>>;
+
+/// An owner of a [`Summary`], such as a consumer's delivery.
+#[doc(hidden)]
+pub trait SummarySlot: Send + Sync {
+    fn summary(&self) -> &Summary;
+}
+
+impl SummarySlot for Summary {
+    fn summary(&self) -> &Summary {
+        self
+    }
+}
+
+impl Default for OutcomeSlot {
+    fn default() -> Self {
+        Self::Shared(Arc::new(Summary::default()))
+    }
+}
+
+impl fmt::Debug for OutcomeSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OutcomeSlot")
+    }
+}
 
 impl OutcomeSlot {
+    fn summary(&self) -> MutexGuard<'_, Option<RunSummary>> {
+        let summary = match self {
+            Self::Shared(slot) => slot.summary(),
+            Self::OfRun(lease) => lease.nested_summary(),
+        };
+        summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn tell(&self, captured: RunSummary) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.summary();
         if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
             *slot = Some(captured);
         }
     }
 
     pub(crate) fn take(&self) -> Option<RunSummary> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.summary().take()
     }
 
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {

@@ -19,10 +19,11 @@ mod settle;
 mod settling_step;
 mod unprotected;
 
-use std::future::{Future, ready};
+use std::future::{Future, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread;
 
 use futures_util::FutureExt;
@@ -43,7 +44,7 @@ use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, ClaimAdmission, DeliveryContext, Executor, Handler, Withdrawal};
-use crate::outcome::OutcomeSlot;
+use crate::outcome::{OutcomeSlot, SummarySlot};
 use crate::{Codec, Outcome, Rejection, ReplyStrategy, RunSummary, codec};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
@@ -126,6 +127,7 @@ where
 pub fn run_delivery<P, C, R, F, Fut>(
     executor: Executor,
     admission: Option<Arc<dyn ClaimAdmission>>,
+    slot: Arc<dyn SummarySlot>,
     call: Call,
     handler: Handler<P, C, R, F>,
 ) -> impl Future<Output = (thread::Result<P::Output<R>>, Option<RunSummary>)>
@@ -136,7 +138,7 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        let slot = OutcomeSlot::default();
+        let slot = OutcomeSlot::Shared(slot);
         let delivery =
             admission.map_or_else(DeliveryContext::new, |admission| DeliveryContext::new().admission(admission));
         let context = TaskContext { slot: Some(slot.clone()), delivery, ..TaskContext::current() };
@@ -217,7 +219,7 @@ where
 /// Claims the key and runs the handler, or answers from the record.
 fn deliver<'e, P, C, R, F, Fut>(
     engine: &'e Arc<Engine>,
-    prepared: Box<Prepared>,
+    prepared: Arc<Prepared>,
     context: TaskContext,
     mut report: Report<'e>,
     handler: Handler<P, C, R, F>,
@@ -229,15 +231,10 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        // Boxed, so that the claim's memory is freed before the handler runs. No `await` inside the match: otherwise the future would
-        // reserve space for the result of the claim while the handler runs.
+        // No `await` inside the match: otherwise the future would reserve space for the result of the claim while the handler runs.
         let withdrawal = report.withdrawal();
-        let claim = claim(engine, prepared, &context, &mut report);
-        let claimed = match withdrawal {
-            None => Either::Left(Box::pin(claim)),
-            Some(withdrawal) => Either::Right(Box::pin(until_withdrawn(claim, withdrawal))),
-        };
-        let rest = match claimed.await {
+        let claimed = until_withdrawn(pin!(claim(engine, prepared, &context, &mut report)), withdrawal).await;
+        let rest = match claimed {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
             Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
             Err(NotAcquired::Replay(value)) => match codec::decode::<C, _>(value.as_deref()) {
@@ -266,14 +263,11 @@ where
 /// Returns the result of a claim. If the consumer withdraws the admission first, the claim is dropped and its call rejected: the
 /// guard of the claim releases the key.
 fn until_withdrawn<T>(
-    claim: impl Future<Output = Result<T, NotAcquired>>,
-    withdrawal: Withdrawal,
+    mut claim: impl Future<Output = Result<T, NotAcquired>> + Unpin,
+    mut withdrawal: Option<Withdrawal>,
 ) -> impl Future<Output = Result<T, NotAcquired>> {
-    async move {
-        tokio::select! {
-            biased;
-            claimed = claim => claimed,
-            error = withdrawal => Err(error.into()),
-        }
-    }
+    poll_fn(move |context| match (claim.poll_unpin(context), &mut withdrawal) {
+        (Poll::Pending, Some(withdrawal)) => withdrawal.poll_unpin(context).map(|error| Err(error.into())),
+        (claimed, _) => claimed,
+    })
 }

@@ -209,6 +209,8 @@ enum DispatcherEvent<Tag> {
 
 /// The part of the prefetch whose claims may wait for one silent node of the store: one in four.
 const WAITING_SHARE: usize = 4;
+/// The number of ready events after which the dispatcher looks at all sources of events. A look costs as much as ten events.
+const READY_IN_A_ROW: usize = 16;
 /// The delay of a delivery that the message log could not record.
 const UNNOTED: Duration = Duration::from_secs(5);
 /// The extra time after the grace period for handlers that block their thread.
@@ -218,19 +220,28 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
     async fn run(mut self, stop: impl Future<Output = ()>, grace: Duration) -> Option<SourceError> {
         let mut stop = std::pin::pin!(stop);
         let mut timer: Option<Timer> = None;
+        let mut ready = 0_usize;
         loop {
             self.start_ready();
             if timer.is_some() && self.told.is_none() && self.settling.is_empty() && self.pool.running() == 0 {
                 return self.broken;
             }
-            let next = tokio::select! {
-                biased;
-                () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
-                () = due(&mut timer) => DispatcherEvent::GraceOver,
-                (lane, result) = self.pool.end() => DispatcherEvent::RunEnded(lane, result),
-                Some(settled) = self.settling.join_next() => DispatcherEvent::Settled(settled),
-                Some(ended) = self.services.join_next() => DispatcherEvent::ServiceEnded(ended),
-                news = told(&mut self.told) => DispatcherEvent::Intake(news),
+            ready = ready.saturating_sub(1);
+            let event = if ready > 0 { self.ready_event() } else { None };
+            let next = match event {
+                Some(event) => event,
+                None => {
+                    ready = READY_IN_A_ROW;
+                    tokio::select! {
+                        biased;
+                        () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
+                        () = due(&mut timer) => DispatcherEvent::GraceOver,
+                        (lane, result) = self.pool.end() => DispatcherEvent::RunEnded(lane, result),
+                        Some(settled) = self.settling.join_next() => DispatcherEvent::Settled(settled),
+                        Some(ended) = self.services.join_next() => DispatcherEvent::ServiceEnded(ended),
+                        news = told(&mut self.told) => DispatcherEvent::Intake(news),
+                    }
+                }
             };
             match next {
                 DispatcherEvent::Stop => timer = Some(self.drain(grace)),
@@ -269,6 +280,15 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                 DispatcherEvent::Intake(None) => self.told = None,
             }
         }
+    }
+
+    /// Returns the end of a run or an event of the intake that is ready.
+    fn ready_event(&mut self) -> Option<DispatcherEvent<Tag>> {
+        if let Some((lane, result)) = self.pool.try_end() {
+            return Some(DispatcherEvent::RunEnded(lane, result));
+        }
+        let event = self.told.as_mut()?.try_recv().ok()?;
+        Some(DispatcherEvent::Intake(Some(event)))
     }
 
     fn sleep(&self, time: Duration) -> Timer {

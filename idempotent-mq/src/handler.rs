@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Either};
+use idempotent_core::__private::SummarySlot;
 use idempotent_core::__private::admission::ClaimAdmission;
 use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary};
 
@@ -67,7 +68,7 @@ pub(crate) struct PreparedRun {
 pub(crate) type HandlerRun = BoxFuture<'static, HandlerEnd>;
 
 /// The progress of a run, as its worker has to know it.
-pub(crate) trait RunProgress: Send + Sync {
+pub(crate) trait RunProgress: SummarySlot {
     /// Notes that the handler begins. A run that is dropped earlier had no effect. Later, its effect may have happened.
     fn begin(&self);
 

@@ -6,7 +6,7 @@ mod plot;
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use clap::ValueEnum;
 
@@ -24,6 +24,8 @@ enum Bench {
     Core,
     Redis,
     Http,
+    /// Counts instructions by valgrind, which no other load on the machine changes
+    Instructions,
     Mq,
     Nats,
     Pgmq,
@@ -96,11 +98,12 @@ pub(crate) fn run(options: &Options) -> Done {
         let mut run = cargo(&["bench", "--quiet", "--locked"])?;
         run.args(bench.targets()).arg("--").args(&options.filter);
         run.args(options.full.then_some("--full")).envs(variables);
-        if options.write {
-            lines += &output(run.arg("--json"))?;
-        } else if !run.args(options.json.then_some("--json")).status()?.success() {
+        run.args((options.json || options.write).then_some("--json")).stderr(Stdio::inherit());
+        let output = run.stdout(if options.write { Stdio::piped() } else { Stdio::inherit() }).output()?;
+        if !output.status.success() {
             return Ok(false);
         }
+        lines += &String::from_utf8(output.stdout)?;
     }
     if !options.write {
         return Ok(true);
@@ -114,6 +117,12 @@ pub(crate) fn run(options: &Options) -> Done {
     Ok(true)
 }
 
+/// Counts instructions, and returns false if a figure exceeds that of the page by more than 3 %.
+pub(crate) fn compare() -> Done {
+    let filter = Some("--compare".to_owned());
+    run(&Options { name: Bench::Instructions, filter, json: false, write: false, full: false })
+}
+
 type Variables = Vec<(&'static str, OsString)>;
 
 /// Returns the variables for each further flavour of Redis, and installs the servers.
@@ -124,14 +133,6 @@ fn on_flavours() -> Result<Vec<Variables>, Box<dyn Error>> {
         Ok(vec![flavour.environment()?, ("IDEMPOTENT_REDIS_VERSION", version.into())])
     });
     variables.into_iter().collect()
-}
-
-fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {
-    let output = run.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err("the benches did not run to their end".into());
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Writes the figures, their table on the page, and its plots.

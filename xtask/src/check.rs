@@ -13,7 +13,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::budget;
+use crate::{bench, budget};
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
 use crate::report::{Findings, Report};
@@ -25,7 +25,7 @@ const FACADE: &str = "idempotent-rs";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Part {
-    /// Holds the processor time of the parts of CI against their limits
+    /// Compares the processor time of the parts of CI with their limits, and counts of instructions with those of the page
     Budget,
     /// The deployment samples: their references, ports, secrets, and grace periods
     Deploy,
@@ -38,7 +38,7 @@ pub(crate) fn run(part: Option<Part>) -> Done {
     let mut report = Report::default();
     match part {
         None => return all(),
-        Some(Part::Budget) => return budget::check(),
+        Some(Part::Budget) => return Ok(budget::check()? & bench::compare()?),
         Some(Part::Deploy) => report.check("deployment samples", deployment_samples),
         Some(Part::Packages) => report.check("packages", packages::packages),
     }

@@ -18,8 +18,8 @@ pub(crate) struct PolicyTable {
 
 struct SharedPolicy {
     scene: Scene,
-    /// The settings of the call.
-    overrides: Policy,
+    /// The settings of the call, if it has any.
+    overrides: Option<Policy>,
     resolved: Arc<ResolvedPolicy>,
 }
 
@@ -51,16 +51,20 @@ impl PolicyTable {
     }
 
     /// Merges `overrides` over the policy of the scene and checks the result.
-    pub(super) fn resolve(&self, scene: &Scene, overrides: &Policy) -> Result<Arc<ResolvedPolicy>, PolicyError> {
-        let is_same = |shared: &SharedPolicy| shared.scene == *scene && shared.overrides == *overrides;
+    pub(super) fn resolve(
+        &self,
+        scene: &Scene,
+        overrides: Option<&Policy>,
+    ) -> Result<Arc<ResolvedPolicy>, PolicyError> {
+        let is_same = |shared: &SharedPolicy| shared.scene == *scene && shared.overrides.as_ref() == overrides;
         let known = self.resolved.iter().map_while(OnceLock::get).find(|shared| is_same(shared));
         if let Some(known) = known {
             return Ok(known.resolved.clone());
         }
-        let policy = ResolvedPolicy::from(overrides.or(self.of(scene)));
+        let policy = ResolvedPolicy::from(overrides.copied().unwrap_or_default().or(self.of(scene)));
         policy.check()?;
         let resolved = Arc::new(policy);
-        let mut shared = SharedPolicy { scene: scene.clone(), overrides: *overrides, resolved: resolved.clone() };
+        let mut shared = SharedPolicy { scene: scene.clone(), overrides: overrides.copied(), resolved: resolved.clone() };
         for slot in &*self.resolved {
             match slot.set(shared) {
                 Ok(()) => break,
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn equal_policies_of_a_scene_are_resolved_once_and_others_apart() {
         let table = PolicyTable::new(HashMap::from([(Scene::Mq, lease(700))]));
-        let resolve = |scene: Scene, overrides| table.resolve(&scene, &overrides).unwrap();
+        let resolve = |scene: Scene, overrides| table.resolve(&scene, Some(&overrides)).unwrap();
         let (first, equal) = (resolve(Scene::Mq, lease(500)), resolve(Scene::Mq, lease(500)));
         assert!(Arc::ptr_eq(&first, &equal));
         for (scene, overrides, millis) in [
@@ -106,7 +110,7 @@ mod tests {
     fn an_invalid_policy_is_refused_each_time() {
         let table = PolicyTable::new(HashMap::new());
         for _ in 0..2 {
-            assert!(table.resolve(&Scene::Mq, &lease(0)).is_err());
+            assert!(table.resolve(&Scene::Mq, Some(&lease(0))).is_err());
         }
     }
 
@@ -114,7 +118,7 @@ mod tests {
     fn policies_beyond_the_shared_ones_are_resolved_too() {
         let table = PolicyTable::new(HashMap::new());
         for millis in (1..=2 * MAX_SHARED as u64).chain(1..=2 * MAX_SHARED as u64) {
-            let resolved = table.resolve(&Scene::Mq, &lease(millis)).unwrap();
+            let resolved = table.resolve(&Scene::Mq, Some(&lease(millis))).unwrap();
             assert_eq!(resolved.lease, Duration::from_millis(millis));
         }
     }

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::Key;
 
 /// The position of a call in a stream.
+#[derive(Clone)]
 pub(crate) struct SequencePosition {
     /// The key of the stream's order table.
     pub(super) table_key: Key,

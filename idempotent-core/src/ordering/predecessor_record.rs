@@ -76,7 +76,7 @@ pub(super) async fn read_record(
 /// since the call's transaction would be rolled back together with the record.
 async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) -> Result<NotAcquired, StoreError> {
     let patience = prepared.policy.lease / 3;
-    let mut guard = ReleaseOnDrop::new(engine, prepared).with_executor_store();
+    let mut guard = ReleaseOnDrop::new(engine, Arc::new(Prepared { transaction_store: None, ..prepared.clone() }));
     let grant = match engine.with_timeout(patience, engine.store.claim(&prepared.request)).await? {
         Claim::Acquired(grant) => prepared.without_issue(grant),
         other => {

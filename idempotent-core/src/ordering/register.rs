@@ -4,7 +4,7 @@ use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
 use crate::{
-    Executor, Identity, MAX_WAITING_RANGES, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind,
+    Executor, Identity, MAX_WAITING_RANGES, PolicyError, Registered, Rejection, StoreError, StoreErrorKind,
 };
 
 impl Executor {
@@ -44,7 +44,7 @@ impl Executor {
     ) -> Result<Registered, Rejection> {
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let key = table_key(&stream.key(&self.0.namespace)?);
-        let policy = self.0.resolve_policy(&stream.scene, &Policy::new())?;
+        let policy = self.0.resolve_policy(&stream.scene, None)?;
         let order = self.0.store.capabilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
         let retention = table_retention(policy.retain, policy.retain_failures, policy.on_broken_order.patience());
         let timeout = policy.lease / 3;

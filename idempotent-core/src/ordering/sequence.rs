@@ -10,6 +10,7 @@
 //! - during the run: the lease expires, and the call is missing from then on, until the next delivery takes over;
 //! - between completion and the update of the table: the next number reads the record, as long as that is retained;
 //! - halted, and not yet admitted: the next delivery finds a dead record, and is admitted.
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -299,10 +300,10 @@ async fn swap_table(
 /// Marks the number of this run as consumed in the stream's table, so that the next call need not read its record. A
 /// failed update is harmless until the record expires, since the record shows the same.
 pub(crate) async fn note_consumed(attempt: &Attempt<'_>, report: &Report<'_>) {
-    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared.ordering.as_deref() else { return };
+    let Some(ResolvedOrdering::Sequence(position)) = attempt.prepared().ordering.as_deref() else { return };
     let engine = attempt.engine;
     let deadline = attempt.return_deadline(engine.clock.now());
-    let noted = engine.before(deadline, mark_consumed(engine, &attempt.prepared, position)).await;
+    let noted = engine.before(|| deadline, pin!(mark_consumed(engine, attempt.prepared(), position))).await;
     if let Err(error) = noted.unwrap_or_else(|| Err(no_answer("in time"))) {
         report.event(&Event::StoreFailed { step: "order", error: &error });
     }

@@ -1,6 +1,6 @@
 //! A granted run, from its claim to its settlement.
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::prepared::Prepared;
@@ -16,14 +16,13 @@ use crate::{Lease, Outcome, Rejection, Release, ReleaseKind, Store};
 pub(crate) struct Attempt<'e> {
     pub(crate) engine: &'e Arc<Engine>,
     pub(crate) lease: Lease,
-    pub(crate) prepared: Box<Prepared>,
     /// Defers duplicates without a claim, until the settlement begins. Dropped before `guard`, whose release wakes them.
     held_key: Option<HeldKey>,
     pub(crate) guard: ReleaseOnDrop<'e>,
     renewal: Option<RenewalGuard<'e>>,
     pub(crate) granted_at: Instant,
     /// The start of the settlement, from which `settle_timeout` counts.
-    settlement_start: Option<Instant>,
+    pub(super) settlement_start: OnceLock<Instant>,
 }
 
 /// The reason for which a handler is dropped.
@@ -36,29 +35,33 @@ pub(crate) enum AbortReason {
 impl<'e> Attempt<'e> {
     pub(crate) fn new(
         engine: &'e Arc<Engine>,
-        prepared: Box<Prepared>,
         lease: Lease,
         guard: ReleaseOnDrop<'e>,
         granted_at: Instant,
     ) -> Self {
         let renewal = Some(engine.renewer.add(&lease, granted_at));
+        let prepared = &guard.prepared;
         let held_key = prepared.in_flight_keys(engine).map(|keys| keys.hold(&lease, prepared.request.fingerprint));
-        Self { engine, lease, prepared, guard, renewal, held_key, granted_at, settlement_start: None }
+        Self { engine, lease, guard, renewal, held_key, granted_at, settlement_start: OnceLock::new() }
+    }
+
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.guard.prepared
     }
 
     pub(crate) fn policy(&self) -> &ResolvedPolicy {
-        &self.prepared.policy
+        &self.prepared().policy
     }
 
     /// Returns the store that settles this run.
     pub(crate) fn store(&self) -> &dyn Store {
-        self.prepared.store(self.engine)
+        self.prepared().store(self.engine)
     }
 
     /// Returns the rejection if the grant came too late to start the handler.
     pub(crate) fn late_rejection(&self, now: Instant) -> Option<Rejection> {
         match () {
-            () if self.engine.is_draining() && !self.prepared.is_nested => Some(draining_rejection()),
+            () if self.engine.is_draining() && !self.prepared().is_nested => Some(draining_rejection()),
             () if self.lease.is_lost_at(now) => Some(Rejection::LeaseLost),
             () => None,
         }
@@ -70,13 +73,13 @@ impl<'e> Attempt<'e> {
         let release = self.prepare_release(ReleaseKind::Refund, "not started").await;
         // A missing confirmation only delays the next run: the lease expires.
         let until = self.engine.clock.now() + self.lease.length() / 10;
-        let _ = self.engine.before(until, self.store().release(self.lease.held(), &release)).await;
+        let _ = self.engine.before(|| until, self.store().release(self.lease.held(), &release)).await;
         self.guard.disarm();
         self.wake_waiters();
     }
 
     pub(crate) fn start(&mut self, report: &mut Report<'_>) {
-        self.guard.started(&self.prepared.policy);
+        self.guard.started();
         report.started();
     }
 
@@ -94,12 +97,12 @@ impl<'e> Attempt<'e> {
     /// Stops the renewal and starts the settlement. A second step of the same settlement uses the remaining time.
     pub(crate) fn begin_settlement(&mut self) {
         self.stop_renewal();
-        self.settlement_start.get_or_insert_with(|| self.engine.clock.now());
+        self.settlement_start.get_or_init(|| self.engine.clock.now());
     }
 
     /// Returns the start of the settlement, or `now` if the settlement starts with this step.
     pub(crate) fn settlement_start(&self, now: Instant) -> Instant {
-        self.settlement_start.unwrap_or(now)
+        self.settlement_start.get().copied().unwrap_or(now)
     }
 
     /// Waits until the lease is lost and the policy aborts the handler for that. Loses the lease at its guard.
@@ -156,7 +159,7 @@ impl<'e> Attempt<'e> {
                 let now = self.engine.clock.now();
                 let until = self.first_try_deadline(now).min(now + lease.length() / 10);
                 // The store may hold steps if it does not answer, as if it answers with an error.
-                self.engine.before(until, sparing).await.unwrap_or_else(|| keeping_record(release, counts_attempts))
+                self.engine.before(|| until, sparing).await.unwrap_or_else(|| keeping_record(release, counts_attempts))
             }
         }
     }

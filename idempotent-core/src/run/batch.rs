@@ -47,9 +47,9 @@ enum BatchEntry<'e, T> {
     /// The item is rejected.
     Rejected(Rejection, Report<'e>),
     /// An earlier item of this batch, at this index, is the same call.
-    Duplicate(usize, Box<Prepared>, Report<'e>),
+    Duplicate(usize, Arc<Prepared>, Report<'e>),
     /// An earlier item has the same key with another payload. The store is asked again once that item is settled.
-    PayloadDiffers(Box<Prepared>, Report<'e>),
+    PayloadDiffers(Arc<Prepared>, Report<'e>),
 }
 
 /// A claimed item with its index.
@@ -171,11 +171,11 @@ async fn claim_batch<'e, T>(
 /// Sends the claims in one call if the store can, or concurrently otherwise.
 async fn send_claims<'e, T>(
     engine: &'e Arc<Engine>,
-    to_claim: Vec<(usize, T, Box<Prepared>, Report<'e>)>,
+    to_claim: Vec<(usize, T, Arc<Prepared>, Report<'e>)>,
     began: Option<Instant>,
     context: &TaskContext,
 ) -> Vec<(usize, BatchEntry<'e, T>)> {
-    let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
+    let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own.clone())).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
     let known: Vec<_> = to_claim.iter().map(|(_, _, own, _)| known_in_flight(engine, own, now)).collect();
@@ -186,7 +186,7 @@ async fn send_claims<'e, T>(
             let requests: Vec<_> = unknown.iter().map(|(own, _)| own.request.clone()).collect();
             let pending: Vec<_> = unknown.iter().map(|(own, _)| pending_claim(engine, own, now)).collect();
             let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-            let replies = engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default();
+            let replies = engine.before(|| now + timeout, batch.claim_all(&requests)).await.unwrap_or_default();
             report_batch_claim(report, now, &replies);
             let replies = replies.into_iter().map(Some).chain(repeat_with(|| None));
             Some(replies.zip(pending))
@@ -220,7 +220,7 @@ async fn send_claims<'e, T>(
                         send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
                     }
                 };
-                let entry = match handle_reply(engine, prepared, guard, reply, context, &mut report) {
+                let entry = match handle_reply(engine, guard, reply, context, &mut report) {
                     Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
                     Ok(attempt) => BatchEntry::Claimed(item, attempt, report),
                 };
@@ -255,7 +255,7 @@ fn report_batch_claim(report: &Report<'_>, sent: Instant, replies: &[Result<Clai
 async fn claim_late<'e, P, C, R>(
     engine: &'e Arc<Engine>,
     index: usize,
-    prepared: Box<Prepared>,
+    prepared: Arc<Prepared>,
     mut report: Report<'e>,
     context: &TaskContext,
     answers: &mut Answers<'_, P, C, R>,
@@ -263,10 +263,10 @@ async fn claim_late<'e, P, C, R>(
     P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
-    let guard = ReleaseOnDrop::new(engine, &prepared);
+    let guard = ReleaseOnDrop::new(engine, prepared.clone());
     let retry_after = prepared.policy.in_flight_delay;
     let reply = send_claim(engine, &prepared, &report, &mut None, None, engine.clock.now()).await;
-    match handle_reply(engine, prepared, guard, reply, context, &mut report) {
+    match handle_reply(engine, guard, reply, context, &mut report) {
         Ok(mut attempt) => {
             attempt.refund().await;
             answers.reject(index, Rejection::InFlight { retry_after, message: None }, report);

@@ -2,6 +2,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::Either;
+
 use super::attempt::Attempt;
 use super::not_acquired::{NotAcquired, not_granted, store_failure};
 use super::prepared::{Prepared, ResolvedOrdering};
@@ -55,7 +57,7 @@ const RETRY_PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_m
 
 pub(super) fn claim<'e>(
     engine: &'e Arc<Engine>,
-    mut prepared: Box<Prepared>,
+    prepared: Arc<Prepared>,
     context: &TaskContext,
     report: &mut Report<'e>,
 ) -> impl Future<Output = Result<Attempt<'e>, NotAcquired>> {
@@ -69,19 +71,19 @@ pub(super) fn claim<'e>(
             began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
         }
         // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
-        let mut guard = ReleaseOnDrop::new(engine, &prepared);
+        let mut guard = ReleaseOnDrop::new(engine, prepared);
         let mut ambiguous_since = None;
         // Only pure steps run between `began` and this request.
-        let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
+        let mut reply = send_claim(engine, &guard.prepared, report, &mut ambiguous_since, None, began).await;
         if let (OnInFlight::Wait(max_wait), Ok(Claim::InFlight(in_flight))) =
-            (prepared.policy.on_in_flight, &reply.answer)
+            (guard.prepared.policy.on_in_flight, &reply.answer)
         {
             let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
             let waiting = (reply, in_flight, deadline);
             reply =
-                Box::pin(wait_for_run(engine, &mut prepared, &mut guard, report, &mut ambiguous_since, waiting)).await;
+                Box::pin(wait_for_run(engine, &mut guard, report, &mut ambiguous_since, waiting)).await;
         }
-        handle_reply(engine, prepared, guard, reply, context, report)
+        handle_reply(engine, guard, reply, context, report)
     }
 }
 
@@ -89,7 +91,7 @@ pub(super) fn claim<'e>(
 /// between the two requests counts as valid.
 pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
     let sent = engine.clock.now();
-    let found = engine.before(sent + prepared.policy.lease / 3, engine.store.peek(&prepared.request.key)).await;
+    let found = engine.before(|| sent + prepared.policy.lease / 3, engine.store.peek(&prepared.request.key)).await;
     let found = found.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
     report.store_answered("peek", sent, &found);
     match found {
@@ -105,7 +107,6 @@ pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &R
 /// Turns the store's answer into an attempt, or into the answer to the call.
 pub(super) fn handle_reply<'e>(
     engine: &'e Arc<Engine>,
-    prepared: Box<Prepared>,
     mut guard: ReleaseOnDrop<'e>,
     reply: ClaimReply,
     context: &TaskContext,
@@ -113,14 +114,14 @@ pub(super) fn handle_reply<'e>(
 ) -> Result<Attempt<'e>, NotAcquired> {
     match reply.answer {
         Ok(Claim::Acquired(grant)) => {
-            let mut grant = prepared.without_issue(grant);
-            grant.attempt = grant.attempt.max(prepared.delivery_attempt.unwrap_or_default());
+            let mut grant = guard.prepared.without_issue(grant);
+            grant.attempt = grant.attempt.max(guard.prepared.delivery_attempt.unwrap_or_default());
             guard.granted(grant.fencing);
             // The observer may take its time, so the clock is read after the event.
             report.record_grant(&grant);
             let now = engine.clock.now();
-            let lease = new_lease(engine, &prepared, grant, context, report, (reply.sent, now));
-            let attempt = Attempt::new(engine, prepared, lease, guard, now);
+            let lease = new_lease(engine, &guard.prepared, grant, context, report, (reply.sent, now));
+            let attempt = Attempt::new(engine, lease, guard, now);
             // From here on, equal calls find the run.
             drop(reply.pending);
             Ok(attempt)
@@ -134,10 +135,11 @@ pub(super) fn handle_reply<'e>(
             if !reply.is_ambiguous {
                 guard.disarm();
             }
+            let prepared = &guard.prepared;
             Err(match answer {
-                Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => NotAcquired::Duplicate(prepared),
-                Ok(other) => not_granted(engine, other, &prepared),
-                Err(error) => store_failure(engine, error, &prepared),
+                Ok(Claim::Consumed(_)) if prepared.refuses_duplicates() => NotAcquired::Duplicate(prepared.clone()),
+                Ok(other) => not_granted(engine, other, prepared),
+                Err(error) => store_failure(engine, error, prepared),
             })
         }
     }
@@ -179,12 +181,12 @@ pub(super) fn send_claim(
     deadline: Option<Instant>,
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
-    async move {
-        // A repeated claim may have been granted, so only the store can answer it.
-        if let Some(keys) = prepared.in_flight_keys(engine).filter(|_| ambiguous_since.is_none()) {
-            return Box::pin(claim_once(engine, keys, prepared, report, ambiguous_since, (deadline, began))).await;
+    // A repeated claim may have been granted, so only the store can answer it.
+    match prepared.in_flight_keys(engine).filter(|_| ambiguous_since.is_none()) {
+        Some(keys) => {
+            Either::Left(Box::pin(claim_once(engine, keys, prepared, report, ambiguous_since, (deadline, began))))
         }
-        ask_store(engine, prepared, report, ambiguous_since, deadline, began).await
+        None => Either::Right(ask_store(engine, prepared, report, ambiguous_since, deadline, began)),
     }
 }
 
@@ -232,7 +234,9 @@ fn ask_store(
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
     async move {
-        match try_claim(engine, prepared, report, deadline, began).await {
+        let until = || claim_deadline(prepared, deadline, began);
+        let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
+        match answered(report, began, answer) {
             answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
                 Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
             }
@@ -241,21 +245,17 @@ fn ask_store(
     }
 }
 
-fn try_claim(
-    engine: &Engine,
-    prepared: &Prepared,
-    report: &Report<'_>,
-    deadline: Option<Instant>,
-    sent: Instant,
-) -> impl Future<Output = Result<Claim, StoreError>> {
-    async move {
-        let until = sent + prepared.policy.lease / 3;
-        let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
-        let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
-        report.store_answered("claim", sent, &answer);
-        answer
-    }
+/// Returns the latest instant at which an answer to a claim is useful.
+fn claim_deadline(prepared: &Prepared, deadline: Option<Instant>, sent: Instant) -> Instant {
+    let until = sent + prepared.policy.lease / 3;
+    deadline.map_or(until, |deadline| deadline.min(until))
+}
+
+/// Reports the answer to a claim.
+fn answered(report: &Report<'_>, sent: Instant, answer: Option<Result<Claim, StoreError>>) -> Result<Claim, StoreError> {
+    let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
+    report.store_answered("claim", sent, &answer);
+    answer
 }
 
 /// Retries a claim whose first try had no usable answer.
@@ -293,14 +293,15 @@ async fn retry_claim(
             }
         }
         sent = engine.clock.now();
-        answer = try_claim(engine, prepared, report, deadline, sent).await;
+        let until = || claim_deadline(prepared, deadline, sent);
+        let reply = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
+        answer = answered(report, sent, reply);
     }
 }
 
 /// Waits until `deadline` for the run in flight to end, and sends the claim again after each notification.
 async fn wait_for_run(
     engine: &Engine,
-    prepared: &mut Prepared,
     guard: &mut ReleaseOnDrop<'_>,
     report: &Report<'_>,
     ambiguous_since: &mut Option<Instant>,
@@ -309,11 +310,11 @@ async fn wait_for_run(
     // The call is deferred if too many calls wait already.
     let Ok(_place) = engine.wait_permits.try_acquire() else { return reply };
     // A nested run may continue for as long as its outer run.
-    let phase = if prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
+    let phase = if guard.prepared.is_nested { DrainPhase::GraceEnded } else { DrainPhase::Draining };
     loop {
         if ambiguous_since.is_none()
-            && prepared.in_flight_keys(engine).is_some()
-            && let Some((known, settled)) = engine.watch_known(&prepared.request)
+            && guard.prepared.in_flight_keys(engine).is_some()
+            && let Some((known, settled)) = engine.watch_known(&guard.prepared.request)
         {
             report.claim_exempt();
             reply = ClaimReply::known(engine.clock.now(), &known);
@@ -325,15 +326,14 @@ async fn wait_for_run(
             continue;
         }
         // Watching starts before the next claim, so that no settlement in between is missed.
-        let settled = engine.watch(&prepared.request.key);
+        let settled = engine.watch(&guard.prepared.request.key);
         // A late copy of an answered claim may be granted during the wait. The next claim must not take that old grant for its own.
         if ambiguous_since.is_none()
             && let Ok(owner) = engine.new_owner()
         {
-            prepared.request.owner = owner;
             guard.claims_as(owner);
         }
-        reply = send_claim(engine, prepared, report, ambiguous_since, Some(deadline), engine.clock.now()).await;
+        reply = send_claim(engine, &guard.prepared, report, ambiguous_since, Some(deadline), engine.clock.now()).await;
         let is_over = engine.clock.now() >= deadline || engine.drain.has_reached(phase);
         match &reply.answer {
             Ok(Claim::InFlight(still)) => in_flight = *still,
@@ -349,7 +349,7 @@ async fn wait_for_run(
             continue;
         }
         if engine.wait_for_settlement(settled, in_flight, deadline, phase).await {
-            engine.forget_answer(&prepared.request.key);
+            engine.forget_answer(&guard.prepared.request.key);
         }
     }
 }

@@ -36,9 +36,8 @@ impl Attempt<'_> {
                 return report.reject(&handler, rejection);
             }
             self.start(report);
-            let nested_slot = OutcomeSlot::default();
-            let inner_context =
-                TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot.clone()), ..context };
+            let nested_slot = OutcomeSlot::OfRun(self.lease.clone());
+            let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot), ..context };
             // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
             // it may be a stream.
             let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
@@ -47,10 +46,9 @@ impl Attempt<'_> {
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
+            let nested = OutcomeSlot::OfRun(self.lease.clone()).take_outcome();
             let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
-                Ok(classified) => {
-                    Either::Left(Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)))
-                }
+                Ok(classified) => Either::Left(self.settle(report, classified, None, nested, &handler)),
                 Err(panic) => Either::Right(Box::pin(async {
                     self.settle_panic(report).await;
                     resume_unwind(panic)

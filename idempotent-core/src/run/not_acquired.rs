@@ -11,7 +11,7 @@ pub(crate) enum NotAcquired {
     Replay(Option<Arc<[u8]>>),
     Rejected(Rejection),
     /// The key is consumed, and the policy rejects duplicates.
-    Duplicate(Box<Prepared>),
+    Duplicate(Arc<Prepared>),
     /// The store is unavailable, and the policy runs the handler without protection.
     Unprotected(StoreError, Arc<ResolvedPolicy>),
 }
@@ -44,7 +44,7 @@ pub(crate) async fn duplicate_rejection(engine: &Engine, prepared: &Prepared) ->
     let mut rest = window;
     if let Some(inspect) = engine.store.capabilities().inspect.filter(|_| !window.is_zero()) {
         let until = engine.clock.now() + prepared.policy.lease / 3;
-        if let Some(Ok(Some(seen))) = engine.before(until, inspect.inspect(&prepared.request.key)).await {
+        if let Some(Ok(Some(seen))) = engine.before(|| until, inspect.inspect(&prepared.request.key)).await {
             rest = (seen.record.expires_at - seen.now).min(window);
         }
     }

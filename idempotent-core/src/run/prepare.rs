@@ -11,7 +11,7 @@ use crate::ordering::{Named, OrderingRequest, SequencePosition};
 use crate::policy::ResolvedPolicy;
 use crate::transaction::CallStore;
 use crate::{
-    ClaimRequest, Identity, Key, KeyError, OnInFlight, OnStoreError, OwnerToken, PolicyError, Rejection, Scene,
+    ClaimRequest, Identity, Key, KeyError, OnInFlight, OnStoreError, OwnerToken, Policy, PolicyError, Rejection, Scene,
 };
 
 /// Checks and resolves a call before its claim.
@@ -20,7 +20,7 @@ pub(super) fn prepare(
     call: Call,
     context: &TaskContext,
     report: &mut Report<'_>,
-) -> Result<Box<Prepared>, Rejection> {
+) -> Result<Arc<Prepared>, Rejection> {
     if !engine.has_runtime() {
         return Err(Rejection::NoRuntime);
     }
@@ -31,17 +31,17 @@ pub(super) fn prepare(
     let key = identity.key(&engine.namespace)?;
     report.set_key(&key);
     // A window distinguishes calls by their payload, and would replace the retention of a spent token.
-    let mut overrides = policy.as_deref().copied().unwrap_or_default();
+    let mut overrides = policy;
     if token_ttl.is_some() {
-        overrides = overrides.window(Duration::ZERO);
+        overrides = Some(Box::new(overrides.as_deref().copied().unwrap_or_default().window(Duration::ZERO)));
     }
     // The consumer of a logged delivery acknowledges such a duplicate, so the run rejects it like any other.
-    let acks_in_flight = overrides.acks_in_flight() && context.delivery.is_logged && !context.is_nested();
+    let acks_in_flight = overrides.as_deref().is_some_and(Policy::acks_in_flight) && context.delivery.is_logged && !context.is_nested();
     report.set_acks_in_flight(acks_in_flight);
-    if acks_in_flight {
-        overrides = overrides.on_in_flight(OnInFlight::Retry);
+    if let Some(overrides) = overrides.as_deref_mut().filter(|_| acks_in_flight) {
+        *overrides = overrides.on_in_flight(OnInFlight::Retry);
     }
-    let mut policy = engine.resolve_policy(&identity.scene, &overrides)?;
+    let mut policy = engine.resolve_policy(&identity.scene, overrides.as_deref())?;
     if let Some(ttl) = token_ttl {
         Arc::make_mut(&mut policy).of_token(ttl);
     }
@@ -75,7 +75,7 @@ pub(super) fn prepare(
         // The issue of the token is recorded as an attempt.
         request.max_attempts = request.max_attempts.saturating_add(1);
     }
-    let prepared = Box::new(Prepared {
+    let prepared = Arc::new(Prepared {
         request,
         policy,
         message: message.or_else(|| engine.duplicate_messages.clone()),

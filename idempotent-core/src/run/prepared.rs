@@ -9,10 +9,11 @@ use crate::transaction::TransactionalRun;
 use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, Grant, Key, OnConsumed, Rejection, Store};
 
 /// A call with its resolved policy and claim request.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) request: ClaimRequest,
     pub(crate) policy: Arc<ResolvedPolicy>,
-    pub(super) message: Option<DuplicateMessages>,
+    pub(crate) message: Option<DuplicateMessages>,
     /// True if the key must have been issued as a token.
     pub(crate) is_token: bool,
     /// True inside another run. Both may finish while the executor drains.
@@ -26,6 +27,7 @@ pub(crate) struct Prepared {
 }
 
 /// The predecessor of a call by its key, or the position of the call in a stream.
+#[derive(Clone)]
 pub(crate) enum ResolvedOrdering {
     After(Key),
     Sequence(SequencePosition),

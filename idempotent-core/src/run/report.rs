@@ -38,8 +38,17 @@ pub(crate) struct Report<'e> {
     handler_began_at: Option<Instant>,
     /// The span, or `None` if it is disabled.
     span: Option<Span>,
-    /// The outcome to report on a drop; `None` after the outcome was published.
-    outcome_if_dropped: Option<Outcome>,
+    stage: Stage,
+}
+
+/// The progress of a run, which determines the outcome that a drop reports.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Stage {
+    Begun,
+    /// The handler has started, so its effect is unknown after a drop.
+    Started,
+    /// The outcome is published.
+    Ended,
 }
 
 impl<'e> Report<'e> {
@@ -60,7 +69,7 @@ impl<'e> Report<'e> {
             began_at: engine.clock.now(),
             handler_began_at: None,
             span: observe::span(&identity.scene, &identity.scope),
-            outcome_if_dropped: Some(Outcome::Cancelled),
+            stage: Stage::Begun,
         }
     }
 
@@ -126,7 +135,7 @@ impl<'e> Report<'e> {
 
     /// Marks the handler as started, so that a drop reports an unknown effect.
     pub(crate) fn started(&mut self) {
-        self.outcome_if_dropped = Some(Outcome::Abandoned);
+        self.stage = Stage::Started;
         if self.engine.observer.is_timed {
             self.event(&Event::HandlerStarted);
             self.handler_began_at = Some(self.engine.clock.now());
@@ -167,7 +176,7 @@ impl<'e> Report<'e> {
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
-        self.outcome_if_dropped = None;
+        self.stage = Stage::Ended;
         self.publish(outcome);
     }
 
@@ -210,8 +219,10 @@ impl<'e> Report<'e> {
 
 impl Drop for Report<'_> {
     fn drop(&mut self) {
-        if let Some(outcome) = self.outcome_if_dropped.take() {
-            self.publish(outcome);
+        match self.stage {
+            Stage::Begun => self.end(Outcome::Cancelled),
+            Stage::Started => self.end(Outcome::Abandoned),
+            Stage::Ended => {}
         }
         self.engine.drain.end_call();
     }

@@ -54,7 +54,7 @@ impl Attempt<'_> {
         &mut self,
         report: &mut Report<'_>,
         classified: Classified<P::Value, P::Failure>,
-        batch_reply: Option<StoreReply>,
+        batch_reply: Option<Box<StoreReply>>,
         nested: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
     ) -> impl Future<Output = SettledRun<P::Output<R>>> {
@@ -64,7 +64,7 @@ impl Attempt<'_> {
                 Classified::Done(value, stored) => {
                     match self.complete(report, stored.clone(), batch_reply).await {
                         Ok(()) => {
-                            if matches!(self.prepared.ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
+                            if matches!(self.prepared().ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
                                 Box::pin(sequence::note_consumed(self, report)).await;
                             }
                             replayable = stored;
@@ -121,7 +121,7 @@ impl Attempt<'_> {
     /// renewal, so that refused completions cannot prolong the lease.
     pub(crate) fn completion(&mut self, value: Option<Arc<[u8]>>) -> Completion {
         self.guard.disarm();
-        self.begin_settlement();
+        self.stop_renewal();
         Completion { value, retain: self.policy().retain }
     }
 
@@ -133,15 +133,15 @@ impl Attempt<'_> {
         &mut self,
         report: &Report<'_>,
         value: Option<Arc<[u8]>>,
-        batch_reply: Option<StoreReply>,
+        batch_reply: Option<Box<StoreReply>>,
     ) -> impl Future<Output = Result<(), Rejection>> {
         async move {
             let done = self.completion(value);
-            if let Some(StoreReply { answer: Err(error), .. }) = &batch_reply {
+            if let Some(StoreReply { answer: Err(error), .. }) = batch_reply.as_deref() {
                 report.event(&Event::StoreFailed { step: "complete", error });
             }
             let settled = match batch_reply {
-                Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
+                Some(reply) if reply.is_last || reply.answer.is_ok() => reply.answer,
                 // A completion that failed in the batch may succeed alone.
                 _ => self.apply_step(report, SettlingStep::Complete(done)).await.0,
             };

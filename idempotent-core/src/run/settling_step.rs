@@ -1,9 +1,11 @@
 //! A settling step: a completion or release, retried until the store answers, if necessary in the background.
-use std::panic::AssertUnwindSafe;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -43,13 +45,22 @@ impl SettlingStep {
         }
     }
 
-    async fn send(&self, store: &dyn Store, held: &ClaimHandle) -> Result<Settled, StoreError> {
-        let sent = match self {
-            Self::Complete(completion) => AssertUnwindSafe(store.complete(held, completion)).catch_unwind().await,
-            Self::Release(release) => AssertUnwindSafe(store.release(held, release)).catch_unwind().await,
+    fn send<'s>(
+        &'s self,
+        store: &'s dyn Store,
+        held: &'s ClaimHandle,
+    ) -> impl Future<Output = Result<Settled, StoreError>> + Unpin + 's {
+        let mut sent = match self {
+            Self::Complete(completion) => store.complete(held, completion),
+            Self::Release(release) => store.release(held, release),
         };
-        // The step may have been applied.
-        sent.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Ambiguous).because("the store panicked")))
+        poll_fn(move |context| {
+            let polled = catch_unwind(AssertUnwindSafe(|| sent.as_mut().poll(context)));
+            // The step may have been applied.
+            polled.unwrap_or_else(|_| {
+                Poll::Ready(Err(StoreError::new(StoreErrorKind::Ambiguous).because("the store panicked")))
+            })
+        })
     }
 }
 
@@ -62,12 +73,13 @@ impl Attempt<'_> {
         async move {
             let clock = &self.engine.clock;
             let now = clock.now();
-            if self.return_deadline(now) <= now {
+            let is_first = self.settlement_start.set(now).is_ok();
+            if !is_first && self.return_deadline(now) <= now {
                 // An earlier step of this settlement has used up the time.
                 return Box::pin(self.retry_step(report, step, now, None)).await;
             }
-            let first = self.first_try_deadline(now);
-            let answer = self.engine.before(first, step.send(self.store(), &self.lease.settling_handle())).await;
+            let first = || self.first_try_deadline(now);
+            let answer = self.engine.before(first, step.send(self.store(), self.lease.settling_handle())).await;
             match &answer {
                 Some(answer) => report.store_answered(step.name(), now, answer),
                 None => report.store_answered::<()>(step.name(), now, &Err(no_answer("in time"))),
@@ -75,7 +87,7 @@ impl Attempt<'_> {
             match answer {
                 Some(Ok(settled)) => (Ok(settled), false),
                 // The drain has ended the try: there is no time for another.
-                None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
+                None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first() => {
                     (Err(no_answer("before the end of the drain")), true)
                 }
                 answer => {
@@ -94,7 +106,7 @@ impl Attempt<'_> {
         answer: Option<Result<Settled, StoreError>>,
     ) -> StepReply {
         let (retry_deadline, return_deadline) = (self.retry_deadline(began), self.return_deadline(began));
-        let transaction_store = self.prepared.transaction_store.clone();
+        let transaction_store = self.prepared().transaction_store.clone();
         // A transaction ends with its call.
         let in_place = return_deadline >= retry_deadline || transaction_store.is_some();
         let (engine, lease, span) = (self.engine.clone(), self.lease.clone(), report.span().cloned());
@@ -112,7 +124,7 @@ impl Attempt<'_> {
             }
             answer
         });
-        let ended = self.engine.before(return_deadline, background).await;
+        let ended = self.engine.before(|| return_deadline, background).await;
         ended.and_then(Result::ok).unwrap_or_else(|| (Err(no_answer("within `settle_timeout`")), true))
     }
 }
@@ -169,7 +181,7 @@ impl StepRetry {
                 pause_for = (pause_for * 2).min(Duration::from_secs(1));
             }
         };
-        let ended = self.engine.before(self.retry_deadline, tries).await;
+        let ended = self.engine.before(|| self.retry_deadline, pin!(tries)).await;
         let settled = ended.unwrap_or_else(|| Err(last.unwrap_or_else(|| no_answer("before the lease expired"))));
         (settled, is_ambiguous)
     }
@@ -178,7 +190,7 @@ impl StepRetry {
         let sent = self.engine.clock.now();
         let retry_deadline = try_deadline(sent, self.retry_deadline);
         let answer =
-            self.engine.before(retry_deadline, self.step.send(self.store(), &self.lease.settling_handle())).await;
+            self.engine.before(|| retry_deadline, self.step.send(self.store(), self.lease.settling_handle())).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
         if self.engine.observer.is_timed {
             let elapsed = self.engine.clock.now().saturating_duration_since(sent);

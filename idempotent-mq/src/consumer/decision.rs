@@ -53,7 +53,7 @@ impl SettlementRules {
         ended: &HandlerEnd,
         delivery: &Delivery,
         DecisionContext { stopping, resent }: DecisionContext,
-        bits: u128,
+        bits: impl FnOnce() -> u128,
     ) -> Decision {
         let Some(RunSummary { outcome, attempt, acks_in_flight, .. }) = &ended.captured else {
             return self.by_verdict(&ended.verdict, delivery, bits);
@@ -63,7 +63,7 @@ impl SettlementRules {
             Outcome::Ran | Outcome::Unprotected | Outcome::Replayed => self.by_verdict(&ended.verdict, delivery, bits),
             Outcome::Released { retry_after } => {
                 let attempt = attempt.or(delivery.attempt).unwrap_or(1);
-                let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits));
+                let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits()));
                 retry(after.max(ended.verdict.asks_for()), true, "the handler failed")
             }
             Outcome::InFlight { .. } if (self.acks_in_flight || *acks_in_flight) && resent => Decision::Ack,
@@ -88,7 +88,7 @@ impl SettlementRules {
     }
 
     /// Decides by the handler's result. Only the message itself counts these attempts.
-    fn by_verdict(&self, verdict: &HandlerResult, delivery: &Delivery, bits: u128) -> Decision {
+    fn by_verdict(&self, verdict: &HandlerResult, delivery: &Delivery, bits: impl FnOnce() -> u128) -> Decision {
         match verdict {
             HandlerResult::Done => Decision::Ack,
             HandlerResult::Never { reason } => Decision::DeadLetter { reason: reason.clone() },
@@ -102,7 +102,7 @@ impl SettlementRules {
             HandlerResult::Again { .. } => {
                 let fallback = Schedule::default();
                 let schedule = self.schedule.as_ref().unwrap_or(&fallback);
-                let after = schedule.after(delivery.attempt.unwrap_or(1), bits);
+                let after = schedule.after(delivery.attempt.unwrap_or(1), bits());
                 retry(after.max(verdict.asks_for()), true, "the handler failed")
             }
         }
@@ -140,7 +140,7 @@ mod tests {
         let captured = Some(RunSummary::new(outcome, None, None));
         let ended = HandlerEnd { captured, verdict: HandlerResult::Done, rejection: None };
         let delivery = Delivery::new(Position::of("orders"), Vec::new());
-        rules.decide(&ended, &delivery, DecisionContext { stopping, resent: false }, 0)
+        rules.decide(&ended, &delivery, DecisionContext { stopping, resent: false }, || 0)
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl<S: Source> Intake<S> {
     }
 
     async fn take(&mut self) {
-        let (mut number, mut brake) = (0, Brake::default());
+        let mut brake = Brake::default();
         loop {
             let most = self.shared.breaker.room().await;
             let Some(mut places) = free(self.places.clone(), most).await else { return };
@@ -57,14 +57,13 @@ impl<S: Source> Intake<S> {
             match self.source.receive(places.len()).await {
                 Ok(Received::Deliveries(deliveries)) => {
                     brake.received(deliveries.len());
+                    let received_at = self.shared.clock().wall();
                     let (entries, noted) = note(&self.shared, &deliveries).await;
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
-                        number += 1;
-                        delivery.received_at = self.shared.clock().wall();
+                        delivery.received_at = received_at;
                         let job = DeliveryJob::new(
                             &self.shared,
                             HeldDelivery::new(delivery, tag, entry, noted, self.shared.breaker.clone()),
-                            number,
                             places.pop(),
                         );
                         self.shared.breaker.took();

@@ -14,7 +14,7 @@ pub(super) async fn keep_alive<Tag: Send + Sync + 'static>(shared: Arc<ConsumerS
         next = shared.clock().now().max(next + interval);
         shared.clock().sleep_until(next).await;
         let held: Vec<Arc<HeldDelivery<Tag>>> =
-            shared.held().values().filter(|held| !held.is_revoked()).cloned().collect();
+            shared.held().iter().map(|(_, held)| held).filter(|held| !held.is_revoked()).cloned().collect();
         if held.is_empty() {
             continue;
         }

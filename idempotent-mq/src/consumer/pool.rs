@@ -64,6 +64,17 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
         at
     }
 
+    /// Returns the lane and the result of a run that has ended.
+    pub(super) fn try_end(&mut self) -> Option<(Option<u128>, WorkerResult)> {
+        let (at, result) = self.ended.try_recv().ok()?;
+        Some(self.freed(at, result))
+    }
+
+    fn freed(&mut self, at: usize, result: WorkerResult) -> (Option<u128>, WorkerResult) {
+        self.idle.push(at);
+        (self.slots[at].lane.take(), result)
+    }
+
     /// Waits for the end of a run. Returns its lane and its result, which is empty if the worker panicked.
     ///
     /// # Cancellation
@@ -72,10 +83,7 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
         loop {
             let failed = tokio::select! {
                 biased;
-                Some((at, result)) = self.ended.recv() => {
-                    self.idle.push(at);
-                    return (self.slots[at].lane.take(), result);
-                }
+                Some((at, result)) = self.ended.recv() => return self.freed(at, result),
                 Some(Err(failed)) = self.tasks.join_next() => failed,
                 else => std::future::pending().await,
             };

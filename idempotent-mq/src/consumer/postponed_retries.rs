@@ -46,13 +46,13 @@ impl PostponedRetries {
     }
 
     /// Returns the time until an early delivery is due.
-    pub(crate) fn rest(&self, delivery: &Delivery, now: Instant) -> Option<Duration> {
+    pub(crate) fn rest(&self, delivery: &Delivery, now: impl FnOnce() -> Instant) -> Option<Duration> {
         if !matches!(self.delays, DelaySupport::UpTo(_)) {
             return None;
         }
         let name = name(delivery)?;
         let mut all = self.lock();
-        let rest = all.get(&name)?.saturating_duration_since(now);
+        let rest = all.get(&name)?.saturating_duration_since(now());
         if rest.is_zero() {
             all.remove(&name);
             return None;
@@ -87,11 +87,11 @@ mod tests {
     fn only_a_delay_that_the_broker_cannot_keep_is_remembered() {
         let (retries, now) = (PostponedRetries::new(DelaySupport::UpTo(MINUTE)), Instant::now());
         assert_eq!(retries.step(&at(1), MINUTE, now), MINUTE);
-        assert_eq!(retries.rest(&at(1), now), None);
+        assert_eq!(retries.rest(&at(1), || now), None);
         assert_eq!(retries.step(&at(1), 3 * MINUTE, now), MINUTE);
-        assert_eq!(retries.rest(&at(1), now + MINUTE), Some(2 * MINUTE));
-        assert_eq!(retries.rest(&at(2), now + MINUTE), None);
-        assert_eq!([0; 2].map(|_| retries.rest(&at(1), now + 3 * MINUTE)), [None, None]);
+        assert_eq!(retries.rest(&at(1), || now + MINUTE), Some(2 * MINUTE));
+        assert_eq!(retries.rest(&at(2), || now + MINUTE), None);
+        assert_eq!([0; 2].map(|_| retries.rest(&at(1), || now + 3 * MINUTE)), [None, None]);
     }
 
     #[test]
@@ -101,11 +101,11 @@ mod tests {
             retries.step(&at(offset), 2 * MINUTE, now);
         }
         retries.step(&at(MOST), 2 * MINUTE, now);
-        assert_eq!(retries.rest(&at(MOST), now), None);
-        assert_eq!(retries.rest(&at(0), now), Some(2 * MINUTE));
+        assert_eq!(retries.rest(&at(MOST), || now), None);
+        assert_eq!(retries.rest(&at(0), || now), Some(2 * MINUTE));
         let later = now + 2 * MINUTE;
         retries.step(&at(MOST), 2 * MINUTE, later);
-        assert_eq!(retries.rest(&at(MOST), later), Some(2 * MINUTE));
+        assert_eq!(retries.rest(&at(MOST), || later), Some(2 * MINUTE));
         assert_eq!(retries.lock().len(), 1);
     }
 }

@@ -1,11 +1,12 @@
 //! The state that the tasks of one consumer share.
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use idempotent_core::__private::{Summary, SummarySlot};
 use idempotent_core::{Alerts, Clock};
+use slab::Slab;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::consumer::counts::DeliveryEnd;
@@ -37,7 +38,7 @@ pub(crate) struct ConsumerState<Tag> {
     pub(crate) breaker: Arc<StoreBreaker>,
     pub(crate) postponed: PostponedRetries,
     pub(crate) phase: watch::Sender<Phase>,
-    pub(crate) held: Mutex<HashMap<u64, Arc<HeldDelivery<Tag>>>>,
+    pub(crate) held: Mutex<Slab<Arc<HeldDelivery<Tag>>>>,
 }
 
 /// The phase of a consumer.
@@ -61,6 +62,7 @@ pub(crate) struct HeldDelivery<Tag> {
     revoked: AtomicBool,
     begun: AtomicBool,
     breaker: Arc<StoreBreaker>,
+    summary: Summary,
 }
 
 /// The entry of a delivery in the message log.
@@ -79,7 +81,7 @@ impl<Tag> HeldDelivery<Tag> {
         breaker: Arc<StoreBreaker>,
     ) -> Self {
         let (delivery, revoked, begun) = (Arc::new(delivery), AtomicBool::new(false), AtomicBool::new(false));
-        Self { delivery, tag, log_entry, noted, revoked, begun, breaker }
+        Self { delivery, tag, log_entry, noted, revoked, begun, breaker, summary: Summary::default() }
     }
 
     /// Returns true if the sender resends the message after its run dies.
@@ -94,6 +96,12 @@ impl<Tag> HeldDelivery<Tag> {
     /// Returns true once the handler has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
+    }
+}
+
+impl<Tag: Send + Sync> SummarySlot for HeldDelivery<Tag> {
+    fn summary(&self) -> &Summary {
+        &self.summary
     }
 }
 
@@ -138,13 +146,13 @@ impl<Tag> ConsumerState<Tag> {
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    pub(crate) fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<HeldDelivery<Tag>>>> {
+    pub(crate) fn held(&self) -> MutexGuard<'_, Slab<Arc<HeldDelivery<Tag>>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks deliveries in these areas as revoked, so that they are not settled.
     pub(crate) fn revoke(&self, areas: &[Position]) {
-        for held in self.held().values() {
+        for (_, held) in &*self.held() {
             if areas.iter().any(|area| held.delivery.position.lies_in(area)) {
                 held.revoked.store(true, Ordering::SeqCst);
             }
@@ -159,22 +167,22 @@ impl<Tag> ConsumerState<Tag> {
 pub(crate) struct DeliveryJob<Tag> {
     pub(crate) held: Arc<HeldDelivery<Tag>>,
     pub(crate) shared: Arc<ConsumerState<Tag>>,
-    number: u64,
+    /// The place among the held deliveries.
+    place: usize,
     counted: bool,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<Tag> DeliveryJob<Tag> {
     pub(crate) fn new(
         shared: &Arc<ConsumerState<Tag>>,
         held: HeldDelivery<Tag>,
-        number: u64,
-        place: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let held = Arc::new(held);
         shared.counters.received();
-        shared.held().insert(number, held.clone());
-        Self { held, shared: shared.clone(), number, counted: false, _place: place }
+        let place = shared.held().insert(held.clone());
+        Self { held, shared: shared.clone(), place, counted: false, _permit: permit }
     }
 
     pub(crate) fn delivery(&self) -> &Arc<Delivery> {
@@ -192,7 +200,7 @@ impl<Tag> Drop for DeliveryJob<Tag> {
         if !self.counted {
             self.shared.counters.ended(DeliveryEnd::Unsettled);
         }
-        self.shared.held().remove(&self.number);
+        self.shared.held().try_remove(self.place);
         self.shared.breaker.over();
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum WorkerTask {
 impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
     /// Decides about a delivery before its body is decoded, because decoding may kill the process.
     pub(super) fn triage(&self, delivery: &Delivery) -> Option<(Decision, DeliveryEnd)> {
-        if delivery.is_expired(self.clock().wall()) {
+        if self.is_expired(delivery) {
             return Some((Decision::Ack, DeliveryEnd::Expired));
         }
         if let Some((most, times)) = self.max_deliveries.zip(delivery.delivered).filter(|(most, times)| times > most) {
@@ -42,8 +42,13 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             let reason = format!("the body has {bytes} bytes, the limit is {most} (`max_body`): it was not decoded");
             return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }
-        let rest = self.postponed.rest(delivery, self.clock().now())?;
+        let rest = self.postponed.rest(delivery, || self.clock().now())?;
         Some((put_off(rest, "not due yet"), DeliveryEnd::Deferred))
+    }
+
+    /// Returns true if the message has expired. Reads the clock only for a message with an expiry.
+    fn is_expired(&self, delivery: &Delivery) -> bool {
+        delivery.expires_at.is_some() && delivery.is_expired(self.clock().wall())
     }
 
     /// Decodes a delivery.
@@ -162,7 +167,7 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
         if self.has_reached(Phase::Draining) {
             return Some((Decision::GiveBack, DeliveryEnd::GivenBack));
         }
-        if job.delivery().is_expired(self.clock().wall()) {
+        if self.is_expired(job.delivery()) {
             return Some((Decision::Ack, DeliveryEnd::Expired));
         }
         self.breaker.rest().map(|rest| (put_off(rest, "the store is down"), DeliveryEnd::Deferred))
@@ -185,7 +190,7 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
         }
         let circumstances =
             DecisionContext { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
-        let mut decision = self.rules.decide(ended, job.delivery(), circumstances, self.bits());
+        let mut decision = self.rules.decide(ended, job.delivery(), circumstances, || self.bits());
         // A delivery that found the store, or the node of its key, down returns after the pause.
         if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) =
             (&mut decision, self.breaker.rest_after(captured))

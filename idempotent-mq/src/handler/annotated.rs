@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use idempotent_core::{Outcome, Policy};
+use idempotent_core::Policy;
+use idempotent_core::__private::capture_delivery;
 use tracing::warn;
 
 use super::{ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery};
@@ -50,7 +51,7 @@ where
             progress.begin();
             // Boxed, so that a delivery that waits for its turn has no room for the handler, and a run has it once.
             let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
-            let (verdict, captured) = executor.scope_of_delivery(known, Outcome::capture_run(handled)).await;
+            let (verdict, captured) = capture_delivery(executor, known, progress, handled).await;
             if captured.is_none()
                 && matches!(verdict, HandlerResult::Done)
                 && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))

@@ -52,6 +52,7 @@ where
             (self.handler.clone(), context.executor.clone(), context.admission.clone());
         let run = match call {
             Some(call) => {
+                let slot = progress.clone();
                 // Closures and `map` in place of `async` blocks, which would store the message and the user's future twice.
                 let handler = Handler::<ResultStrategy, Json, _, _>::new(move || {
                     match Lease::current() {
@@ -61,7 +62,7 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, admission, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
+                run_delivery(executor, admission, slot, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
             }
             None => async move {
                 progress.begin();
@@ -89,6 +90,7 @@ impl<T> KeySettings<T> {
             true => self.policy.on_in_flight(OnInFlight::Retry),
             false => self.policy,
         };
+        // Most handlers have no policy of their own, and a comparison of all settings costs as much as an allocation.
         let call = Call::new(identity).policy(policy);
         match self.fingerprint {
             true => call.fingerprint(Ok(Fingerprint::of_bytes(&message.delivery.body))),

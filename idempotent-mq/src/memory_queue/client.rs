@@ -1,6 +1,7 @@
 //! A consumer's connection to a queue in memory.
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -24,6 +25,7 @@ impl MemorySource {
 /// A delivery of a [`MemoryQueue`]. The message of a tag that is dropped before its settlement is delivered again.
 pub struct MemoryTag {
     number: u64,
+    settled: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -35,8 +37,10 @@ impl fmt::Debug for MemoryTag {
 
 impl Drop for MemoryTag {
     fn drop(&mut self) {
-        self.shared.messages().give_back(self.number);
-        self.shared.changed.notify_waiters();
+        if !*self.settled.get_mut() {
+            self.shared.messages().give_back(self.number);
+            self.shared.changed.notify_waiters();
+        }
     }
 }
 
@@ -59,11 +63,11 @@ impl Source for MemorySource {
             let changed = shared.changed.notified();
             let (taken, next_due) = {
                 let mut messages = shared.messages();
-                (messages.take(clock.now(), room), messages.next_due())
+                let tag = |number| MemoryTag { number, settled: AtomicBool::new(false), shared: shared.clone() };
+                (messages.take(clock.now(), room, tag), messages.next_due())
             };
             if !taken.is_empty() {
-                let tagged = |(delivery, number)| (delivery, MemoryTag { number, shared: shared.clone() });
-                return Ok(Received::Deliveries(taken.into_iter().map(tagged).collect()));
+                return Ok(Received::Deliveries(taken));
             }
             match next_due {
                 None => changed.await,
@@ -84,6 +88,7 @@ impl Settle<MemoryTag> for MemoryQueue {
     async fn settle(&self, _: &Delivery, tag: &MemoryTag, settlement: &Settlement) -> Result<(), SourceError> {
         let now = self.clock.now();
         if self.change(|messages| messages.settle(now, tag.number, settlement)) {
+            tag.settled.store(true, Ordering::Relaxed);
             return Ok(());
         }
         Err(SourceError::new(SourceErrorKind::Gone, "the message was settled, or is delivered again"))

@@ -33,9 +33,9 @@ impl Messages {
         self.waiting.insert((due, self.last_message), Box::new(delivery(self.last_message)));
     }
 
-    /// Hands out up to `room` messages that are due, with their tags.
-    pub(super) fn take(&mut self, now: Instant, room: usize) -> Vec<(Delivery, u64)> {
-        let mut taken = Vec::new();
+    /// Hands out up to `room` messages that are due, with tags that `tag` makes of their numbers.
+    pub(super) fn take<T>(&mut self, now: Instant, room: usize, tag: impl Fn(u64) -> T) -> Vec<(Delivery, T)> {
+        let mut taken = Vec::with_capacity(room.min(self.waiting.len()));
         while taken.len() < room {
             let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) else { break };
             let (place, mut delivery) = first.remove_entry();
@@ -43,7 +43,7 @@ impl Messages {
             (delivery.delivered, delivery.redelivered) = (Some(delivered), delivered > 1);
             delivery.attempt.get_or_insert(1);
             self.last_tag += 1;
-            taken.push(((*delivery).clone(), self.last_tag));
+            taken.push(((*delivery).clone(), tag(self.last_tag)));
             self.held.insert(self.last_tag, (place, delivery));
         }
         taken
@@ -121,7 +121,7 @@ mod tests {
         for id in ["a", "b"] {
             messages.add(now, |_| Delivery::new(Position::of("q"), Vec::new()).id(id));
         }
-        let taken = messages.take(now, 1);
+        let taken = messages.take(now, 1, |tag| tag);
         assert_eq!(
             (taken[0].0.id.as_deref(), taken[0].0.delivered, taken[0].0.redelivered),
             (Some("a"), Some(1), false)
@@ -130,7 +130,7 @@ mod tests {
         let first_at = idempotent_core::Timestamp(1);
         let retry = Retry { after: Duration::ZERO, attempt: 2, first_at, reason: "".into() };
         assert!(messages.settle(now, taken[0].1, &Settlement::Retry(retry)));
-        let again = messages.take(now, 9);
+        let again = messages.take(now, 9, |tag| tag);
         let seen = again.iter().map(|(delivery, _)| (delivery.id.as_deref(), delivery.delivered, delivery.redelivered));
         assert_eq!(seen.collect::<Vec<_>>(), [(Some("a"), Some(2), true), (Some("b"), Some(1), false)]);
     }
