@@ -33,7 +33,9 @@ pub fn count(case: &Case) -> BTreeMap<&'static str, u64> {
         .status();
     match valgrind {
         Ok(status) => assert!(status.success(), "{} under callgrind: {status}", case.title()),
-        Err(error) => panic!("valgrind counts the instructions; install it, such as by `apt install valgrind`: {error}"),
+        Err(error) => {
+            panic!("valgrind counts the instructions; install it, such as by `apt install valgrind`: {error}")
+        }
     }
     read(&std::fs::read_to_string(output).unwrap())
 }
@@ -68,5 +70,9 @@ fn read(output: &str) -> BTreeMap<&'static str, u64> {
 
 fn part_of(function: &str) -> &'static str {
     let at = |texts: &[&str]| texts.iter().filter_map(|text| function.find(text)).min();
-    PARTS.iter().filter_map(|(part, texts)| Some((at(texts)?, *part))).min_by_key(|(at, _)| *at).map_or("rest", |it| it.1)
+    PARTS
+        .iter()
+        .filter_map(|(part, texts)| Some((at(texts)?, *part)))
+        .min_by_key(|(at, _)| *at)
+        .map_or("rest", |it| it.1)
 }

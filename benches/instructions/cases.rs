@@ -131,7 +131,11 @@ fn batches(at: Option<usize>, messages: u64) {
 }
 
 /// Consumes messages that a queue in memory already has.
-fn consume(at: Option<usize>, messages: u64, handling: impl FnOnce(Arc<dyn Fn(u64) -> HandlerResult + Send + Sync>) -> MessageHandler) {
+fn consume(
+    at: Option<usize>,
+    messages: u64,
+    handling: impl FnOnce(Arc<dyn Fn(u64) -> HandlerResult + Send + Sync>) -> MessageHandler,
+) {
     let at = at.unwrap();
     let runtime = runtime();
     let queue = MemoryQueue::new("orders");
@@ -164,7 +168,13 @@ fn fresh(_: Option<usize>, runs: u64) {
     let executor = executor();
     let runtime = runtime();
     runtime.block_on(run(&executor, u64::MAX));
-    counted(|| runtime.block_on(async { for number in 0..runs { run(&executor, number).await } }));
+    counted(|| {
+        runtime.block_on(async {
+            for number in 0..runs {
+                run(&executor, number).await
+            }
+        })
+    });
     assert_eq!(executor.counts().of("ran"), runs + 1);
 }
 
@@ -172,7 +182,13 @@ fn duplicate(_: Option<usize>, runs: u64) {
     let executor = executor();
     let runtime = runtime();
     runtime.block_on(run(&executor, 7));
-    counted(|| runtime.block_on(async { for _ in 0..runs { run(&executor, 7).await } }));
+    counted(|| {
+        runtime.block_on(async {
+            for _ in 0..runs {
+                run(&executor, 7).await
+            }
+        })
+    });
     assert_eq!(executor.counts().of("ran"), 1);
 }
 
@@ -207,7 +223,13 @@ fn send(route: &Router, requests: u64, key: fn(u64) -> u64) {
         assert!(response.status().is_success());
     };
     runtime.block_on(send(0));
-    counted(|| runtime.block_on(async { for number in 1..=requests { send(key(number)).await } }));
+    counted(|| {
+        runtime.block_on(async {
+            for number in 1..=requests {
+                send(key(number)).await
+            }
+        })
+    });
 }
 
 fn redis(_: Option<usize>, runs: u64) {
@@ -216,6 +238,12 @@ fn redis(_: Option<usize>, runs: u64) {
     let store = runtime.block_on(RedisStore::builder(server.url()).connect()).unwrap();
     let executor = Executor::builder(store).build().unwrap();
     runtime.block_on(run(&executor, u64::MAX));
-    counted(|| runtime.block_on(async { for number in 0..runs { run(&executor, number).await } }));
+    counted(|| {
+        runtime.block_on(async {
+            for number in 0..runs {
+                run(&executor, number).await
+            }
+        })
+    });
     assert_eq!(executor.counts().of("ran"), runs + 1);
 }

@@ -62,7 +62,8 @@ fn figures(case: &Case) -> Vec<Figure> {
         (case.name.to_owned(), "instructions", each(parts.values().sum()), instructions),
         (format!("{}, allocations", case.name), "allocations", each(case.allocations()), allocations),
     ];
-    let part = |(part, count): (&&str, &u64)| (format!("{}, part: {part}", case.name), "instructions", each(*count), None);
+    let part =
+        |(part, count): (&&str, &u64)| (format!("{}, part: {part}", case.name), "instructions", each(*count), None);
     figures.extend(parts.iter().filter(|_| case.is_split).map(part));
     figures
 }
@@ -75,7 +76,8 @@ fn compare() -> ExitCode {
     let mut grown = 0;
     for case in &CASES {
         for (name, _, now, _) in figures(case).into_iter().take(2) {
-            let of_case = |line: &&Value| line["store"] == case.of && line["concurrency"].as_u64() == case.at.map(|at| at as u64);
+            let of_case =
+                |line: &&Value| line["store"] == case.of && line["concurrency"].as_u64() == case.at.map(|at| at as u64);
             let before = lines.iter().filter(of_case).find(|line| line["case"] == name.as_str());
             let before = before.and_then(|line| line["value"].as_f64()).unwrap_or_default();
             let word = if now > before * GROWTH { "FAILED " } else { "ok     " };
@@ -84,7 +86,9 @@ fn compare() -> ExitCode {
         }
     }
     if grown > 0 {
-        println!("{grown} figures grew by more than 3 %. Reduce them, or write them with `cargo xtask bench instructions --write`");
+        println!(
+            "{grown} figures grew by more than 3 %. Reduce them, or write them with `cargo xtask bench instructions --write`"
+        );
     }
     ExitCode::from(u8::from(grown > 0))
 }

@@ -104,9 +104,9 @@ pub mod __private {
     pub use std::vec::Vec;
 
     pub use crate::alert::send_guarded;
+    pub use crate::context::capture_delivery;
     #[cfg(feature = "test-hooks")]
     pub use crate::executor::renew_until_dropped;
-    pub use crate::context::capture_delivery;
     pub use crate::executor::{Begun, Site, executor, returns, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::{CallerName, scope_of};

@@ -13,12 +13,12 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::{bench, budget};
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
 use crate::report::{Findings, Report};
 use crate::setup::packaged;
 use crate::tools::{Done, capture, cargo, in_workspace, root};
+use crate::{bench, budget};
 
 /// The package that users depend on.
 const FACADE: &str = "idempotent-rs";

@@ -64,7 +64,8 @@ impl PolicyTable {
         let policy = ResolvedPolicy::from(overrides.copied().unwrap_or_default().or(self.of(scene)));
         policy.check()?;
         let resolved = Arc::new(policy);
-        let mut shared = SharedPolicy { scene: scene.clone(), overrides: overrides.copied(), resolved: resolved.clone() };
+        let mut shared =
+            SharedPolicy { scene: scene.clone(), overrides: overrides.copied(), resolved: resolved.clone() };
         for slot in &*self.resolved {
             match slot.set(shared) {
                 Ok(()) => break,

@@ -3,9 +3,7 @@ use super::encoding::{decode, encode};
 use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
-use crate::{
-    Executor, Identity, MAX_WAITING_RANGES, PolicyError, Registered, Rejection, StoreError, StoreErrorKind,
-};
+use crate::{Executor, Identity, MAX_WAITING_RANGES, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
 
 impl Executor {
     /// Registers numbers of a stream, so that larger numbers wait for them. Call this before the messages are sent.

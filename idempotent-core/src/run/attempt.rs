@@ -33,12 +33,7 @@ pub(crate) enum AbortReason {
 }
 
 impl<'e> Attempt<'e> {
-    pub(crate) fn new(
-        engine: &'e Arc<Engine>,
-        lease: Lease,
-        guard: ReleaseOnDrop<'e>,
-        granted_at: Instant,
-    ) -> Self {
+    pub(crate) fn new(engine: &'e Arc<Engine>, lease: Lease, guard: ReleaseOnDrop<'e>, granted_at: Instant) -> Self {
         let renewal = Some(engine.renewer.add(&lease, granted_at));
         let prepared = &guard.prepared;
         let held_key = prepared.in_flight_keys(engine).map(|keys| keys.hold(&lease, prepared.request.fingerprint));

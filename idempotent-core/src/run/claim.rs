@@ -80,8 +80,7 @@ pub(super) fn claim<'e>(
         {
             let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
             let waiting = (reply, in_flight, deadline);
-            reply =
-                Box::pin(wait_for_run(engine, &mut guard, report, &mut ambiguous_since, waiting)).await;
+            reply = Box::pin(wait_for_run(engine, &mut guard, report, &mut ambiguous_since, waiting)).await;
         }
         handle_reply(engine, guard, reply, context, report)
     }
@@ -252,7 +251,11 @@ fn claim_deadline(prepared: &Prepared, deadline: Option<Instant>, sent: Instant)
 }
 
 /// Reports the answer to a claim.
-fn answered(report: &Report<'_>, sent: Instant, answer: Option<Result<Claim, StoreError>>) -> Result<Claim, StoreError> {
+fn answered(
+    report: &Report<'_>,
+    sent: Instant,
+    answer: Option<Result<Claim, StoreError>>,
+) -> Result<Claim, StoreError> {
     let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
     report.store_answered("claim", sent, &answer);
     answer

@@ -36,7 +36,8 @@ pub(super) fn prepare(
         overrides = Some(Box::new(overrides.as_deref().copied().unwrap_or_default().window(Duration::ZERO)));
     }
     // The consumer of a logged delivery acknowledges such a duplicate, so the run rejects it like any other.
-    let acks_in_flight = overrides.as_deref().is_some_and(Policy::acks_in_flight) && context.delivery.is_logged && !context.is_nested();
+    let acks_in_flight =
+        overrides.as_deref().is_some_and(Policy::acks_in_flight) && context.delivery.is_logged && !context.is_nested();
     report.set_acks_in_flight(acks_in_flight);
     if let Some(overrides) = overrides.as_deref_mut().filter(|_| acks_in_flight) {
         *overrides = overrides.on_in_flight(OnInFlight::Retry);

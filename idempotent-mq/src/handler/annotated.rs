@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use idempotent_core::Policy;
 use idempotent_core::__private::capture_delivery;
+use idempotent_core::Policy;
 use tracing::warn;
 
 use super::{ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery};

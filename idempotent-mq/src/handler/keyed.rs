@@ -62,7 +62,9 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, admission, slot, call, handler).map(|(reply, captured)| ended(reply, captured)).boxed()
+                run_delivery(executor, admission, slot, call, handler)
+                    .map(|(reply, captured)| ended(reply, captured))
+                    .boxed()
             }
             None => async move {
                 progress.begin();
