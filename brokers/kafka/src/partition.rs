@@ -267,6 +267,7 @@ mod tests {
         let due = now + Duration::from_secs(1);
         assert!(partition.give_back(1, 1, at(due)));
         assert_eq!(partition.step(now, WINDOW), Step::Pause(Some(due)));
+        assert_eq!(partition.read(1, None, now, 5), Reading::Later, "its retry is not due");
         assert_eq!(partition.read(4, None, now, 4), Reading::Later, "it is after the retried one");
         assert_eq!(partition.step(due, WINDOW), Step::Seek(1));
         partition.sought(1);
@@ -303,6 +304,7 @@ mod tests {
         assert_eq!(partition.step(due, WINDOW), Step::Seek(5));
         partition.sought(5);
         assert_eq!(partition.read(5, Some(due), due, 2), Reading::Deliver(None));
+        assert_eq!(partition.read(6, Some(due), due, 3), Reading::Deliver(None), "due at this instant");
     }
 
     #[test]
