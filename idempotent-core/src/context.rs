@@ -65,7 +65,7 @@ pub fn capture_delivery<F: Future>(
     slot: Arc<dyn SummarySlot>,
     handler: F,
 ) -> impl Future<Output = (F::Output, Option<RunSummary>)> {
-    let slot = OutcomeSlot::Shared(slot);
+    let slot = OutcomeSlot(slot);
     let inner = TaskContext { executor: Some(executor), delivery, slot: Some(slot.clone()), ..TaskContext::current() };
     inner.enter(handler).map(move |output| (output, slot.take()))
 }

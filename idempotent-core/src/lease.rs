@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
 use crate::key::Name;
-use crate::outcome::Summary;
+use crate::outcome::{OutcomeSlot, Summary, SummarySlot};
 use crate::steps::StepJournal;
 use crate::{ClaimHandle, Clock, FencingToken, Grant, Key, Scene, Store};
 
@@ -36,10 +36,7 @@ struct LeaseInner {
     store: Arc<dyn Store>,
     /// The journal, created by the run's first step.
     steps: OnceLock<Box<StepJournal>>,
-    step_retention: Duration,
-    heartbeat: Duration,
-    renews: bool,
-    in_transaction: bool,
+    timing: LeaseTiming,
     margin: Duration,
     /// The time at which the claim was sent.
     claim_sent: Instant,
@@ -88,14 +85,12 @@ impl Lease {
         outer: Option<Self>,
         (clock, store): (Arc<dyn Clock>, Arc<dyn Store>),
         (claim_sent, answered): (Instant, Instant),
-        timing: &LeaseTiming,
+        timing: LeaseTiming,
     ) -> Self {
         let round_trip = answered.saturating_duration_since(claim_sent);
         let margin = (grant.lease / 10).max(round_trip * 2).max(Duration::from_millis(5)).min(grant.lease / 2);
-        let guard = AtomicU64::new(nanos(grant.lease.saturating_sub(margin)));
-        let (heartbeat, renewable_until) = (timing.heartbeat, later(claim_sent, timing.max_run));
-        let (lost, ended, lost_notify) = (AtomicBool::new(false), AtomicBool::new(false), Notify::new());
         Self(Arc::new(LeaseInner {
+            guard: AtomicU64::new(nanos(grant.lease.saturating_sub(margin))),
             held,
             grant,
             handler_name,
@@ -103,20 +98,16 @@ impl Lease {
             clock,
             store,
             steps: OnceLock::new(),
-            step_retention: timing.step_retention,
-            heartbeat,
-            renews: timing.renews,
-            in_transaction: timing.in_transaction,
+            renewable_until: later(claim_sent, timing.max_run),
+            timing,
             margin,
             claim_sent,
-            guard,
-            renewable_until,
             renewal_sent: AtomicBool::new(false),
             last_poll: AtomicU64::new(nanos(round_trip)),
             reported: AtomicBool::new(false),
-            lost,
-            ended,
-            lost_notify,
+            lost: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            lost_notify: Notify::new(),
             nested: Summary::default(),
             renewed: OnceLock::new(),
         }))
@@ -195,9 +186,9 @@ impl Lease {
         }
     }
 
-    /// Returns the summary of the runs directly inside this one.
-    pub(crate) fn nested_summary(&self) -> &Summary {
-        &self.0.nested
+    /// Returns the slot for the summary of the runs directly inside this one.
+    pub(crate) fn nested_slot(&self) -> OutcomeSlot {
+        OutcomeSlot(self.0.clone())
     }
 
     /// Returns the run's journal, and creates it on the first call.
@@ -219,7 +210,7 @@ impl Lease {
     }
 
     pub(crate) fn step_retention(&self) -> Duration {
-        self.0.step_retention
+        self.0.timing.step_retention
     }
 
     /// Returns true if no earlier run of this key can have recorded steps: this is the first attempt, and no takeover.
@@ -256,7 +247,7 @@ impl Lease {
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {
-        self.0.heartbeat
+        self.0.timing.heartbeat
     }
 
     pub(crate) fn guard(&self) -> Instant {
@@ -268,12 +259,12 @@ impl Lease {
     }
 
     pub(crate) fn is_in_transaction(&self) -> bool {
-        self.0.in_transaction
+        self.0.timing.in_transaction
     }
 
     /// Returns true if renewals are sent to the store. An open transaction needs none, since it excludes takeovers.
     pub(crate) fn renews_in_store(&self) -> bool {
-        self.0.renews
+        self.0.timing.renews
     }
 
     pub(crate) fn extend(&self, claim_sent: Instant) {
@@ -324,6 +315,12 @@ impl Lease {
     }
 }
 
+impl SummarySlot for LeaseInner {
+    fn summary(&self) -> &Summary {
+        &self.nested
+    }
+}
+
 /// Converts a duration to nanoseconds. A lease never exceeds 500 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -350,8 +347,7 @@ pub(crate) mod tests {
 
     /// Returns the lease of a claim that was sent and answered at `claimed`.
     pub(crate) fn lease(claimed: Instant, change: impl FnOnce(&mut LeaseTiming)) -> Lease {
-        let key = Identity::new(Scene::Mq, "work", "k").key("test").unwrap();
-        let request = ClaimRequest::new(key).unwrap();
+        let request = ClaimRequest::new(Identity::new(Scene::Mq, "work", "k").key("test").unwrap()).unwrap();
         let grant = Grant { fencing: FencingToken(1), attempt: 1, lease: HEARTBEAT * 3, taken_over: None };
         let mut timing = LeaseTiming {
             heartbeat: HEARTBEAT,
@@ -363,7 +359,7 @@ pub(crate) mod tests {
         change(&mut timing);
         let name = HandlerName { scene: Scene::Mq, scope: Name::Literal("work") };
         let parts: (Arc<dyn Clock>, Arc<dyn Store>) = (Arc::new(SystemClock::new()), Arc::new(MemoryStore::new()));
-        Lease::new(ClaimHandle::granted(&request, &grant), grant, name, None, parts, (claimed, claimed), &timing)
+        Lease::new(ClaimHandle::granted(&request, &grant), grant, name, None, parts, (claimed, claimed), timing)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{FencingToken, Key, KeyError, Lease, Rejection, StoreErrorKind, StoreNode};
+use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind, StoreNode};
 
 /// The end of one delivery.
 ///
@@ -295,11 +295,7 @@ impl Outcome {
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
 #[derive(Clone)]
-pub(crate) enum OutcomeSlot {
-    Shared(Arc<dyn SummarySlot>),
-    /// The slot that every run has for the runs inside it.
-    OfRun(Lease),
-}
+pub(crate) struct OutcomeSlot(pub(crate) Arc<dyn SummarySlot>);
 
 /// The summary of the runs directly inside a run, a capture or a delivery.
 pub type Summary = Mutex<Option<RunSummary>>;
@@ -318,7 +314,7 @@ impl SummarySlot for Summary {
 
 impl Default for OutcomeSlot {
     fn default() -> Self {
-        Self::Shared(Arc::new(Summary::default()))
+        Self(Arc::new(Summary::default()))
     }
 }
 
@@ -330,11 +326,7 @@ impl fmt::Debug for OutcomeSlot {
 
 impl OutcomeSlot {
     fn summary(&self) -> MutexGuard<'_, Option<RunSummary>> {
-        let summary = match self {
-            Self::Shared(slot) => slot.summary(),
-            Self::OfRun(lease) => lease.nested_summary(),
-        };
-        summary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.summary().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn tell(&self, captured: RunSummary) {

@@ -138,7 +138,7 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        let slot = OutcomeSlot::Shared(slot);
+        let slot = OutcomeSlot(slot);
         let delivery =
             admission.map_or_else(DeliveryContext::new, |admission| DeliveryContext::new().admission(admission));
         let context = TaskContext { slot: Some(slot.clone()), delivery, ..TaskContext::current() };

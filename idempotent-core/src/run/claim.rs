@@ -165,7 +165,7 @@ fn new_lease(
         in_transaction: prepared.transaction_store.is_some(),
     };
     let services = (engine.clock.clone(), engine.store.clone());
-    Lease::new(held, grant, report.handler_name(), context.lease.clone(), services, timestamps, &timing)
+    Lease::new(held, grant, report.handler_name(), context.lease.clone(), services, timestamps, timing)
 }
 
 /// Sends a claim, and retries with the same owner token if the answer may be lost.

@@ -11,7 +11,6 @@ use super::report::Report;
 use crate::clock::unless;
 use crate::context::TaskContext;
 use crate::executor::Handler;
-use crate::outcome::OutcomeSlot;
 use crate::{Codec, ReplyStrategy};
 
 impl Attempt<'_> {
@@ -36,7 +35,7 @@ impl Attempt<'_> {
                 return report.reject(&handler, rejection);
             }
             self.start(report);
-            let nested_slot = OutcomeSlot::OfRun(self.lease.clone());
+            let nested_slot = self.lease.nested_slot();
             let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot), ..context };
             // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
             // it may be a stream.
@@ -46,7 +45,7 @@ impl Attempt<'_> {
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
-            let nested = OutcomeSlot::OfRun(self.lease.clone()).take_outcome();
+            let nested = self.lease.nested_slot().take_outcome();
             let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
                 Ok(classified) => Either::Left(self.settle(report, classified, None, nested, &handler)),
                 Err(panic) => Either::Right(Box::pin(async {
