@@ -65,9 +65,9 @@ pub fn capture_delivery<F: Future>(
     slot: Arc<dyn SummarySlot>,
     handler: F,
 ) -> impl Future<Output = (F::Output, Option<RunSummary>)> {
-    let slot = OutcomeSlot(slot);
-    let inner = TaskContext { executor: Some(executor), delivery, slot: Some(slot.clone()), ..TaskContext::current() };
-    inner.enter(handler).map(move |output| (output, slot.take()))
+    let inner = OutcomeSlot::OfDelivery(Arc::downgrade(&slot));
+    let inner = TaskContext { executor: Some(executor), delivery, slot: Some(inner), ..TaskContext::current() };
+    inner.enter(handler).map(move |output| (output, OutcomeSlot::Shared(slot).take()))
 }
 
 impl Lease {

@@ -188,7 +188,7 @@ impl Lease {
 
     /// Returns the slot for the summary of the runs directly inside this one.
     pub(crate) fn nested_slot(&self) -> OutcomeSlot {
-        OutcomeSlot(self.0.clone())
+        OutcomeSlot::Shared(self.0.clone())
     }
 
     /// Returns the run's journal, and creates it on the first call.

@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind, StoreNode};
@@ -295,7 +295,11 @@ impl Outcome {
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
 #[derive(Clone)]
-pub(crate) struct OutcomeSlot(pub(crate) Arc<dyn SummarySlot>);
+pub(crate) enum OutcomeSlot {
+    Shared(Arc<dyn SummarySlot>),
+    /// The slot of a delivery. A detached run may outlive the delivery, and must not keep its message and its place.
+    OfDelivery(Weak<dyn SummarySlot>),
+}
 
 /// The summary of the runs directly inside a run, a capture or a delivery.
 pub type Summary = Mutex<Option<RunSummary>>;
@@ -314,7 +318,7 @@ impl SummarySlot for Summary {
 
 impl Default for OutcomeSlot {
     fn default() -> Self {
-        Self(Arc::new(Summary::default()))
+        Self::Shared(Arc::new(Summary::default()))
     }
 }
 
@@ -325,19 +329,27 @@ impl fmt::Debug for OutcomeSlot {
 }
 
 impl OutcomeSlot {
-    fn summary(&self) -> MutexGuard<'_, Option<RunSummary>> {
-        self.0.summary().lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn tell(&self, captured: RunSummary) {
-        let mut slot = self.summary();
-        if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
-            *slot = Some(captured);
+    /// Changes the summary. Does nothing if its delivery is gone.
+    fn change<T>(&self, change: impl FnOnce(&mut Option<RunSummary>) -> Option<T>) -> Option<T> {
+        let change =
+            |slot: &dyn SummarySlot| change(&mut slot.summary().lock().unwrap_or_else(PoisonError::into_inner));
+        match self {
+            Self::Shared(slot) => change(&**slot),
+            Self::OfDelivery(slot) => change(&*slot.upgrade()?),
         }
     }
 
+    pub(crate) fn tell(&self, captured: RunSummary) {
+        self.change(|slot| {
+            if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
+                *slot = Some(captured);
+            }
+            Some(())
+        });
+    }
+
     pub(crate) fn take(&self) -> Option<RunSummary> {
-        self.summary().take()
+        self.change(Option::take)
     }
 
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {

@@ -138,10 +138,11 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        let slot = OutcomeSlot(slot);
+        let inner = OutcomeSlot::OfDelivery(Arc::downgrade(&slot));
+        let slot = OutcomeSlot::Shared(slot);
         let delivery =
             admission.map_or_else(DeliveryContext::new, |admission| DeliveryContext::new().admission(admission));
-        let context = TaskContext { slot: Some(slot.clone()), delivery, ..TaskContext::current() };
+        let context = TaskContext { slot: Some(inner), delivery, ..TaskContext::current() };
         let begun = catch_unwind(AssertUnwindSafe(|| begin(&executor.0, context, call, handler)));
         let run = match begun {
             Ok(checked) => finish(checked),

@@ -22,8 +22,9 @@ mod store_breaker;
 mod worker;
 
 use std::fmt;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use idempotent_core::{Key, Timer};
@@ -209,8 +210,9 @@ enum DispatcherEvent<Tag> {
 
 /// The part of the prefetch whose claims may wait for one silent node of the store: one in four.
 const WAITING_SHARE: usize = 4;
-/// The number of ready events after which the dispatcher looks at all sources of events. A look costs as much as ten events.
-const READY_IN_A_ROW: usize = 16;
+/// The number of ready events after which the dispatcher looks at all sources of events, a stop among them. A look costs as much as
+/// ten events.
+const READY_IN_A_ROW: usize = 8;
 /// The delay of a delivery that the message log could not record.
 const UNNOTED: Duration = Duration::from_secs(5);
 /// The extra time after the grace period for handlers that block their thread.
@@ -227,8 +229,11 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                 return self.broken;
             }
             ready = ready.saturating_sub(1);
-            let event = if ready > 0 { self.ready_event() } else { None };
-            let next = match event {
+            let event = poll_fn(|context| match ready {
+                0 => Poll::Ready(None),
+                _ => Poll::Ready(self.ready_event(context)),
+            });
+            let next = match event.await {
                 Some(event) => event,
                 None => {
                     ready = READY_IN_A_ROW;
@@ -236,9 +241,9 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                         biased;
                         () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
                         () = due(&mut timer) => DispatcherEvent::GraceOver,
-                        (lane, result) = self.pool.end() => DispatcherEvent::RunEnded(lane, result),
                         Some(settled) = self.settling.join_next() => DispatcherEvent::Settled(settled),
                         Some(ended) = self.services.join_next() => DispatcherEvent::ServiceEnded(ended),
+                        (lane, result) = self.pool.end() => DispatcherEvent::RunEnded(lane, result),
                         news = told(&mut self.told) => DispatcherEvent::Intake(news),
                     }
                 }
@@ -283,12 +288,14 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
     }
 
     /// Returns the end of a run or an event of the intake that is ready.
-    fn ready_event(&mut self) -> Option<DispatcherEvent<Tag>> {
-        if let Some((lane, result)) = self.pool.try_end() {
+    fn ready_event(&mut self, context: &mut Context<'_>) -> Option<DispatcherEvent<Tag>> {
+        if let Poll::Ready((lane, result)) = self.pool.poll_end(context) {
             return Some(DispatcherEvent::RunEnded(lane, result));
         }
-        let event = self.told.as_mut()?.try_recv().ok()?;
-        Some(DispatcherEvent::Intake(Some(event)))
+        match self.told.as_mut()?.poll_recv(context) {
+            Poll::Ready(event) => Some(DispatcherEvent::Intake(event)),
+            Poll::Pending => None,
+        }
     }
 
     fn sleep(&self, time: Duration) -> Timer {

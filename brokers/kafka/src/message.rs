@@ -314,7 +314,9 @@ mod tests {
     #[test]
     fn the_record_key_of_an_own_letter_names_group_topic_partition_offset_and_time() {
         assert!(is_own(b"group/orders/3/17-1700000000000"));
-        for other in ["", "orders/3/17-1700000000000", "group/orders/3/17", "group/orders/3/17-now", "group/orders/x/17-1"] {
+        for other in
+            ["", "orders/3/17-1700000000000", "group/orders/3/17", "group/orders/3/17-now", "group/orders/x/17-1"]
+        {
             assert!(!is_own(other.as_bytes()), "{other}");
         }
     }

@@ -45,9 +45,11 @@ impl Attempt<'_> {
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
-            let nested = self.lease.nested_slot().take_outcome();
             let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
-                Ok(classified) => Either::Left(self.settle(report, classified, None, nested, &handler)),
+                Ok(classified) => {
+                    let nested = self.lease.nested_slot().take_outcome();
+                    Either::Left(self.settle(report, classified, None, nested, &handler))
+                }
                 Err(panic) => Either::Right(Box::pin(async {
                     self.settle_panic(report).await;
                     resume_unwind(panic)

@@ -2,7 +2,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,9 @@ impl Attempt<'_> {
                 // An earlier step of this settlement has used up the time.
                 return Box::pin(self.retry_step(report, step, now, None)).await;
             }
-            let first = || self.first_try_deadline(now);
+            // Computed once, because a renewal on its way may still extend the lease.
+            let deadline = OnceLock::new();
+            let first = || *deadline.get_or_init(|| self.first_try_deadline(now));
             let answer = self.engine.before(first, step.send(self.store(), self.lease.settling_handle())).await;
             match &answer {
                 Some(answer) => report.store_answered(step.name(), now, answer),

@@ -1,5 +1,7 @@
 //! The tasks that run deliveries. Each task runs one delivery after the other, because a task for each delivery would cost about as
 //! much as a claim in memory.
+use std::task::{Context, Poll};
+
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 use tracing::{Instrument, Span, error};
@@ -64,10 +66,13 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
         at
     }
 
-    /// Returns the lane and the result of a run that has ended.
-    pub(super) fn try_end(&mut self) -> Option<(Option<u128>, WorkerResult)> {
-        let (at, result) = self.ended.try_recv().ok()?;
-        Some(self.freed(at, result))
+    /// Polls for the end of a run, but not for the panic of a worker.
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<(Option<u128>, WorkerResult)> {
+        match self.ended.poll_recv(context) {
+            Poll::Ready(Some((at, result))) => Poll::Ready(self.freed(at, result)),
+            // The pool has a sender of its own, so the channel stays open.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
     }
 
     fn freed(&mut self, at: usize, result: WorkerResult) -> (Option<u128>, WorkerResult) {
@@ -83,8 +88,8 @@ impl<Tag: Send + Sync + 'static> WorkerPool<Tag> {
         loop {
             let failed = tokio::select! {
                 biased;
-                Some((at, result)) = self.ended.recv() => return self.freed(at, result),
                 Some(Err(failed)) = self.tasks.join_next() => failed,
+                Some((at, result)) = self.ended.recv() => return self.freed(at, result),
                 else => std::future::pending().await,
             };
             error!(target: "idempotent", error = %failed, "consumer: a worker failed");

@@ -50,9 +50,9 @@ impl PostponedRetries {
         if !matches!(self.delays, DelaySupport::UpTo(_)) {
             return None;
         }
-        let name = name(delivery)?;
+        let (name, now) = (name(delivery)?, now());
         let mut all = self.lock();
-        let rest = all.get(&name)?.saturating_duration_since(now());
+        let rest = all.get(&name)?.saturating_duration_since(now);
         if rest.is_zero() {
             all.remove(&name);
             return None;

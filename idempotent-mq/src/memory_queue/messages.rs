@@ -35,7 +35,7 @@ impl Messages {
 
     /// Hands out up to `room` messages that are due, with tags that `tag` makes of their numbers.
     pub(super) fn take<T>(&mut self, now: Instant, room: usize, tag: impl Fn(u64) -> T) -> Vec<(Delivery, T)> {
-        let mut taken = Vec::with_capacity(room.min(self.waiting.len()));
+        let mut taken = Vec::new();
         while taken.len() < room {
             let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) else { break };
             let (place, mut delivery) = first.remove_entry();
@@ -43,6 +43,9 @@ impl Messages {
             (delivery.delivered, delivery.redelivered) = (Some(delivered), delivered > 1);
             delivery.attempt.get_or_insert(1);
             self.last_tag += 1;
+            if taken.is_empty() {
+                taken.reserve(room.min(self.waiting.len() + 1));
+            }
             taken.push(((*delivery).clone(), tag(self.last_tag)));
             self.held.insert(self.last_tag, (place, delivery));
         }

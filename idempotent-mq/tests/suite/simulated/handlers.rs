@@ -1,14 +1,16 @@
 //! The three forms of a handler: annotated, keyed by the consumer, a tower service.
+use std::future::pending;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
-use idempotent_core::{Policy, Redelivery, Rejection, Scene};
+use futures_util::FutureExt;
+use idempotent_core::{Executor, MemoryStore, Policy, Redelivery, Rejection, Scene};
 use idempotent_macros::idempotent;
 use idempotent_mq::{
-    DelaySupport, IntoHandlerResult, KeyFrom, Message, MessageHandler, Messages, SourceCapabilities, Undecodable,
-    service,
+    Consumer, DelaySupport, HandlerResult, IntoHandlerResult, KeyFrom, MemoryQueue, Message, MessageHandler, Messages,
+    SourceCapabilities, Undecodable, service,
 };
 use serde::Deserialize;
 
@@ -206,4 +208,23 @@ async fn the_dead_letter_of_a_permanent_failure_has_the_description_of_its_error
         let (_, letter) = world.broker.dead().remove(0);
         assert!(letter.reason.starts_with("failed for good: ") && letter.reason.ends_with(reason), "{}", letter.reason);
     }
+}
+
+#[tokio::test]
+async fn a_detached_run_does_not_keep_the_delivery_of_its_handler() {
+    let queue = MemoryQueue::new("orders");
+    queue.send("{}");
+    let seen = Arc::new(Mutex::new(Weak::new()));
+    let delivery = seen.clone();
+    let handling = Messages::raw().unprotected(move |message: Message<()>| {
+        *delivery.lock().unwrap() = Arc::downgrade(&message.delivery);
+        // The first poll starts the task.
+        async {
+            assert_eq!(Executor::detach(pending::<()>()).now_or_never(), None);
+            HandlerResult::Done
+        }
+    });
+    let consumer = Consumer::builder(queue.source(), "orders", &Executor::new(MemoryStore::new()));
+    let counts = consumer.build(handling).unwrap().run(queue.drained()).await.unwrap();
+    assert_eq!((counts.acked, seen.lock().unwrap().upgrade().is_none()), (1, true));
 }
