@@ -14,7 +14,7 @@ trap 'rm -rf "$folder"' EXIT
 nats_probe "$folder" <<'PY'
 import json
 
-async def probe(client, ask):
+async def probe(client, ask, _):
     stream = {"name": "C", "subjects": ["C.>"], "storage": "memory", "allow_msg_counter": True, "allow_direct": True}
     await ask("$JS.API.STREAM.CREATE.C", json.dumps(stream).encode())
     one = {"Nats-Incr": "1", "Nats-Msg-Id": "k1"}

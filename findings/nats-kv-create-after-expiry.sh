@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 nats_probe "$folder" <<'PY'
 import asyncio, json
 
-async def probe(client, ask):
+async def probe(client, ask, _):
     bucket = {"name": "KV_leases", "subjects": ["$KV.leases.>"], "storage": "memory", "max_msgs_per_subject": 1,
               "allow_rollup_hdrs": True, "deny_delete": True, "allow_direct": True, "discard": "new",
               "allow_msg_ttl": True, "subject_delete_marker_ttl": 60_000_000_000}

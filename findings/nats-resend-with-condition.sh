@@ -16,7 +16,7 @@ trap 'rm -rf "$folder"' EXIT
 nats_probe "$folder" <<'PY'
 import json
 
-async def probe(client, ask):
+async def probe(client, ask, _):
     await ask("$JS.API.STREAM.CREATE.ORDERS", json.dumps({"name": "ORDERS", "subjects": ["orders.>"]}).encode())
     answers = {}
     for id, condition, value in [
