@@ -224,7 +224,7 @@ async fn a_detached_run_does_not_keep_the_delivery_of_its_handler() {
             HandlerResult::Done
         }
     });
-    let consumer = Consumer::builder(queue.source(), "orders", &Executor::new(MemoryStore::new()));
+    let consumer = Consumer::builder(queue.source(), "orders", Executor::new(MemoryStore::new()));
     let counts = consumer.build(handling).unwrap().run(queue.drained()).await.unwrap();
     assert_eq!((counts.acked, seen.lock().unwrap().upgrade().is_none()), (1, true));
 }
