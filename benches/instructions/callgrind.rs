@@ -34,7 +34,7 @@ pub fn count(case: &Case) -> BTreeMap<&'static str, u64> {
     match valgrind {
         Ok(status) => assert!(status.success(), "{} under callgrind: {status}", case.title()),
         Err(error) => {
-            panic!("valgrind counts the instructions; install it, such as by `apt install valgrind`: {error}")
+            panic!("cannot run valgrind: {error}; install it, for example by `apt install valgrind`")
         }
     }
     read(&std::fs::read_to_string(output).unwrap())

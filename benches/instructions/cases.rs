@@ -1,4 +1,4 @@
-//! What is counted.
+//! The operations whose costs are counted, with their goals.
 use std::alloc::System;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -28,18 +28,19 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 pub struct Case {
     pub of: &'static str,
     pub name: &'static str,
-    pub at: Option<usize>,
+    /// The number of concurrent handlers or callers.
+    pub at: usize,
     /// The number of operations in a run.
     pub operations: u64,
     /// The most instructions and allocations of an operation.
     pub goals: (Option<f64>, Option<f64>),
     pub is_split: bool,
-    pub run: fn(Option<usize>, u64),
+    pub run: fn(usize, u64),
 }
 
 impl Case {
     pub fn title(&self) -> String {
-        format!("{} {}, {}", self.of, self.name, self.at.unwrap_or_default())
+        format!("{} {}, {}", self.of, self.name, self.at)
     }
 
     /// Runs the case, and returns the number of its allocations.
@@ -49,7 +50,7 @@ impl Case {
     }
 }
 
-const fn case(of: &'static str, name: &'static str, at: Option<usize>, run: fn(Option<usize>, u64)) -> Case {
+const fn case(of: &'static str, name: &'static str, at: usize, run: fn(usize, u64)) -> Case {
     Case { of, name, at, operations: 4_000, goals: (None, None), is_split: true, run }
 }
 
@@ -63,19 +64,19 @@ const fn goal(case: Case, instructions: f64, allocations: f64) -> Case {
 
 /// The goals of the consumer at 8 are .45 and .5 of the counts of commit 49ee37f by this program, 45,101 and 18,839.
 pub const CASES: [Case; 13] = [
-    unsplit(case("consumer", "keyed", Some(1), keyed)),
-    goal(case("consumer", "keyed", Some(8), keyed), 20_295.0, 14.0),
-    unsplit(case("consumer", "keyed", Some(64), keyed)),
-    unsplit(case("consumer", "unprotected", Some(1), unprotected)),
-    goal(case("consumer", "unprotected", Some(8), unprotected), 9_420.0, 7.0),
-    unsplit(case("consumer", "unprotected", Some(64), unprotected)),
-    Case { goals: (Some(4_000.0), None), ..case("consumer", "in batches of 64", Some(64), batches) },
-    goal(case("executor", "fresh", Some(1), fresh), 8_000.0, 6.0),
-    goal(case("executor", "duplicate", Some(1), duplicate), 4_000.0, 3.0),
-    case("http", "bare route", Some(1), bare_route),
-    case("http", "fresh", Some(1), request),
-    case("http", "replay", Some(1), replay),
-    case("redis", "fresh, client side", Some(1), redis),
+    unsplit(case("consumer", "keyed", 1, keyed)),
+    goal(case("consumer", "keyed", 8, keyed), 20_295.0, 14.0),
+    unsplit(case("consumer", "keyed", 64, keyed)),
+    unsplit(case("consumer", "unprotected", 1, unprotected)),
+    goal(case("consumer", "unprotected", 8, unprotected), 9_420.0, 7.0),
+    unsplit(case("consumer", "unprotected", 64, unprotected)),
+    Case { goals: (Some(4_000.0), None), ..case("consumer", "in batches of 64", 64, batches) },
+    goal(case("executor", "fresh", 1, fresh), 8_000.0, 6.0),
+    goal(case("executor", "duplicate", 1, duplicate), 4_000.0, 3.0),
+    case("http", "bare route", 1, bare_route),
+    case("http", "fresh", 1, request),
+    case("http", "replay", 1, replay),
+    case("redis", "fresh, client side", 1, redis),
 ];
 
 /// The allocations of the last measured work.
@@ -111,32 +112,31 @@ fn executor() -> Executor {
     Executor::new(store)
 }
 
-fn keyed(at: Option<usize>, messages: u64) {
+fn keyed(at: usize, messages: u64) {
     consume(at, messages, |done| {
-        let handle = move |_: Message<()>| std::future::ready(done(1));
+        let handle = move |_: Message<()>| std::future::ready(done());
         Messages::raw().keyed(KeyFrom::message_id()).run(handle)
     });
 }
 
-fn unprotected(at: Option<usize>, messages: u64) {
-    consume(at, messages, |done| Messages::raw().unprotected(move |_: Message<()>| std::future::ready(done(1))));
+fn unprotected(at: usize, messages: u64) {
+    consume(at, messages, |done| Messages::raw().unprotected(move |_: Message<()>| std::future::ready(done())));
 }
 
-fn batches(at: Option<usize>, messages: u64) {
+fn batches(at: usize, messages: u64) {
     consume(at, messages, |done| {
         Messages::raw().keyed(KeyFrom::message_id()).run_batch(64, move |items: Vec<BatchItem<Message<()>>>| {
-            std::future::ready((0..items.len()).map(|_| done(1)).collect::<Vec<_>>())
+            std::future::ready((0..items.len()).map(|_| done()).collect::<Vec<_>>())
         })
     });
 }
 
 /// Consumes messages that a queue in memory already has.
 fn consume(
-    at: Option<usize>,
+    at: usize,
     messages: u64,
-    handling: impl FnOnce(Arc<dyn Fn(u64) -> HandlerResult + Send + Sync>) -> MessageHandler,
+    handling: impl FnOnce(Arc<dyn Fn() -> HandlerResult + Send + Sync>) -> MessageHandler,
 ) {
-    let at = at.unwrap();
     let runtime = runtime();
     let queue = MemoryQueue::new("orders");
     (0..messages).for_each(|_| queue.send("a body of an order"));
@@ -144,8 +144,8 @@ fn consume(
     let last = Arc::new(Notify::new());
     let done = {
         let last = last.clone();
-        move |number| {
-            if left.fetch_sub(number, Ordering::Relaxed) == number {
+        move || {
+            if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 last.notify_one();
             }
             HandlerResult::Done
@@ -164,31 +164,27 @@ async fn run(executor: &Executor, number: u64) {
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 
-fn fresh(_: Option<usize>, runs: u64) {
-    let executor = executor();
-    let runtime = runtime();
-    runtime.block_on(run(&executor, u64::MAX));
+/// Counts runs with these keys, after a run with the last of all keys.
+fn runs(runtime: &Runtime, executor: &Executor, keys: impl Iterator<Item = u64>) {
+    runtime.block_on(run(executor, u64::MAX));
     counted(|| {
         runtime.block_on(async {
-            for number in 0..runs {
-                run(&executor, number).await
+            for number in keys {
+                run(executor, number).await
             }
         })
     });
-    assert_eq!(executor.counts().of("ran"), runs + 1);
 }
 
-fn duplicate(_: Option<usize>, runs: u64) {
+fn fresh(_: usize, count: u64) {
     let executor = executor();
-    let runtime = runtime();
-    runtime.block_on(run(&executor, 7));
-    counted(|| {
-        runtime.block_on(async {
-            for _ in 0..runs {
-                run(&executor, 7).await
-            }
-        })
-    });
+    runs(&runtime(), &executor, 0..count);
+    assert_eq!(executor.counts().of("ran"), count + 1);
+}
+
+fn duplicate(_: usize, count: u64) {
+    let executor = executor();
+    runs(&runtime(), &executor, (0..count).map(|_| u64::MAX));
     assert_eq!(executor.counts().of("ran"), 1);
 }
 
@@ -196,15 +192,15 @@ fn route() -> Router {
     Router::new().route("/orders", post(async |body: String| body))
 }
 
-fn bare_route(_: Option<usize>, requests: u64) {
+fn bare_route(_: usize, requests: u64) {
     send(&route(), requests, |number| number);
 }
 
-fn request(_: Option<usize>, requests: u64) {
+fn request(_: usize, requests: u64) {
     send(&protected(), requests, |number| number);
 }
 
-fn replay(_: Option<usize>, requests: u64) {
+fn replay(_: usize, requests: u64) {
     send(&protected(), requests, |_| 0);
 }
 
@@ -232,18 +228,11 @@ fn send(route: &Router, requests: u64, key: fn(u64) -> u64) {
     });
 }
 
-fn redis(_: Option<usize>, runs: u64) {
+fn redis(_: usize, count: u64) {
     let server = RedisServer::start();
     let runtime = runtime();
     let store = runtime.block_on(RedisStore::builder(server.url()).connect()).unwrap();
     let executor = Executor::builder(store).build().unwrap();
-    runtime.block_on(run(&executor, u64::MAX));
-    counted(|| {
-        runtime.block_on(async {
-            for number in 0..runs {
-                run(&executor, number).await
-            }
-        })
-    });
-    assert_eq!(executor.counts().of("ran"), runs + 1);
+    runs(&runtime, &executor, 0..count);
+    assert_eq!(executor.counts().of("ran"), count + 1);
 }

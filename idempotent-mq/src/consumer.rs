@@ -210,8 +210,8 @@ enum DispatcherEvent<Tag> {
 
 /// The part of the prefetch whose claims may wait for one silent node of the store: one in four.
 const WAITING_SHARE: usize = 4;
-/// The number of ready events after which the dispatcher looks at all sources of events, a stop among them. A look costs as much as
-/// ten events.
+/// The number of ready events after which the dispatcher polls all sources of events, including the stop. Polling all of them for each
+/// event would cost more than the event.
 const READY_IN_A_ROW: usize = 8;
 /// The delay of a delivery that the message log could not record.
 const UNNOTED: Duration = Duration::from_secs(5);

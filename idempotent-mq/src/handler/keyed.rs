@@ -92,7 +92,6 @@ impl<T> KeySettings<T> {
             true => self.policy.on_in_flight(OnInFlight::Retry),
             false => self.policy,
         };
-        // Most handlers have no policy of their own, and a comparison of all settings costs as much as an allocation.
         let call = Call::new(identity).policy(policy);
         match self.fingerprint {
             true => call.fingerprint(Ok(Fingerprint::of_bytes(&message.delivery.body))),
