@@ -15,6 +15,9 @@ use crate::consumer::decision::{Decision, DecisionContext};
 use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, UnusableDelivery};
 use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
 
+/// The delay of a delivery that the message log could not record.
+pub(super) const UNNOTED: Duration = Duration::from_secs(5);
+
 /// The task of a worker.
 pub(super) enum WorkerTask {
     Run(HandlerRun),
@@ -66,7 +69,7 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
     }
 }
 
-/// The result of a worker for the dispatcher.
+/// The result of a worker.
 #[derive(Default)]
 pub(super) struct WorkerResult {
     /// The delay, if the delivery is retried.
