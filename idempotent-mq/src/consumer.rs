@@ -20,6 +20,7 @@ mod postponed_retries;
 mod settle;
 mod state;
 mod store_breaker;
+mod turns;
 mod worker;
 
 use std::fmt;
@@ -41,6 +42,7 @@ use self::observer::GuardedObserver;
 pub use self::observer::{DeliveryObserver, SettledDelivery, StartedDelivery};
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
+use self::turns::Turns;
 use self::worker::{WorkerResult, WorkerTask, work};
 use crate::consumer::builder::ConsumerParts;
 use crate::consumer::counts::DeliveryEnd;
@@ -57,6 +59,7 @@ pub struct Consumer<S: Source> {
     source: S,
     probe: Key,
     concurrency: usize,
+    claims_ahead: usize,
     grace: Duration,
 }
 
@@ -83,6 +86,9 @@ impl<S: Source> Consumer<S> {
         if let Some(nodes) = &nodes {
             context.admit_by(Arc::new(nodes.clone()));
         }
+        if parts.claims_ahead > 0 {
+            context.turns = Some(Arc::new(Turns::new(parts.concurrency, counters.clone())));
+        }
         let shared = ConsumerState {
             postponed: PostponedRetries::new(capabilities.delays),
             breaker: Arc::new(StoreBreaker::new(clock, entropy, counters.clone(), nodes)),
@@ -104,8 +110,8 @@ impl<S: Source> Consumer<S> {
             alerts: parts.alerts,
             observer: parts.observer.map(GuardedObserver::new),
         };
-        let (concurrency, grace) = (parts.concurrency, parts.grace);
-        Self { shared: Arc::new(shared), source, probe, concurrency, grace }
+        let (concurrency, claims_ahead, grace) = (parts.concurrency, parts.claims_ahead, parts.grace);
+        Self { shared: Arc::new(shared), source, probe, concurrency, claims_ahead, grace }
     }
 
     /// Returns a handle on the counts, which also works while the consumer runs.
@@ -138,8 +144,8 @@ impl<S: Source> Consumer<S> {
     /// had begun stay claimed until their leases expire.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<ConsumerCounts, SourceError> {
         idempotent_core::__private::warn_without_subscriber();
-        let Self { shared, source, probe, concurrency, grace } = self;
-        let queue = Arc::new(JobQueue::new(shared.clone(), concurrency));
+        let Self { shared, source, probe, concurrency, claims_ahead, grace } = self;
+        let queue = Arc::new(JobQueue::new(shared.clone(), concurrency + claims_ahead));
         let (mut intake, mut services) = (JoinSet::new(), JoinSet::new());
         intake.spawn(Intake { source, shared: shared.clone(), queue: queue.clone() }.run());
         let watched = shared.clone();

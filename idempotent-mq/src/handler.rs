@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Either};
 use idempotent_core::__private::SummarySlot;
-use idempotent_core::__private::admission::ClaimAdmission;
+use idempotent_core::__private::admission::{ClaimAdmission, HandlerTurn};
 use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary};
 
 pub(crate) use self::annotated::AnnotatedHandler;
@@ -37,6 +37,11 @@ pub(crate) trait DeliveryHandler: Send + Sync {
     /// Returns the handler's own policy, or `None` if the consumer cannot know it.
     fn policy(&self) -> Option<Policy>;
 
+    /// Returns true if the runs of this handler wait for the turn of their handler after their claim.
+    fn claims_ahead(&self) -> bool {
+        false
+    }
+
     /// Checks the handler against the concurrency of its consumer.
     fn check(&self, _concurrency: usize) -> Result<(), SetupError> {
         Ok(())
@@ -55,6 +60,8 @@ pub(crate) struct ConsumerContext {
     pub(crate) known: DeliveryContext,
     /// The admission of claims, for handlers whose keys the consumer claims.
     pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
+    /// The turns of handlers, if the consumer claims ahead of them.
+    pub(crate) turns: Option<Arc<dyn HandlerTurn>>,
 }
 
 /// A decoded delivery that is ready to run.

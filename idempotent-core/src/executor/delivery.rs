@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use super::claim_admission::ClaimAdmission;
+use super::handler_turn::HandlerTurn;
 use crate::Redelivery;
 
 /// A description of a delivery, for [`Executor::scope_of_delivery`](crate::Executor::scope_of_delivery).
@@ -15,6 +16,8 @@ pub struct DeliveryContext {
     pub(crate) attempt: Option<u32>,
     pub(crate) is_logged: bool,
     pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
+    /// The turn of the handler. Taken before the handler starts.
+    pub(crate) turn: Option<Arc<dyn HandlerTurn>>,
 }
 
 impl DeliveryContext {

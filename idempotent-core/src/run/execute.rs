@@ -1,6 +1,7 @@
 //! The handler's run under the lease.
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
@@ -10,14 +11,15 @@ use super::classify::classify;
 use super::report::Report;
 use crate::clock::unless;
 use crate::context::TaskContext;
-use crate::executor::Handler;
-use crate::{Codec, ReplyStrategy};
+use crate::engine::draining_rejection;
+use crate::executor::{Handler, HandlerTurn, TakenTurn};
+use crate::{Codec, Rejection, ReplyStrategy};
 
 impl Attempt<'_> {
     /// Runs the handler under the lease and settles the run by its answer.
     pub(crate) fn run_handler<P, C, R, F, Fut>(
         mut self,
-        context: TaskContext,
+        mut context: TaskContext,
         report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
     ) -> impl Future<Output = P::Output<R>>
@@ -30,17 +32,31 @@ impl Attempt<'_> {
         async move {
             let (run, handler) = handler.take();
             // Only pure steps run between the reading of the clock and this check.
-            if let Some(rejection) = self.late_rejection(self.granted_at) {
-                Box::pin(self.refund()).await;
-                return report.reject(&handler, rejection);
-            }
+            let turn = match (self.late_rejection(self.granted_at), context.delivery.turn.take()) {
+                (Some(late), _) => Err(late),
+                (None, None) => Ok(None),
+                (None, Some(turn)) => match TakenTurn::at_once(&turn) {
+                    Some(taken) => Ok(Some(taken)),
+                    // Boxed, because few runs wait.
+                    None => Box::pin(self.wait_for(turn)).await.map(Some),
+                },
+            };
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(rejection) => {
+                    Box::pin(self.refund()).await;
+                    return report.reject(&handler, rejection);
+                }
+            };
             self.start(report);
             let nested_slot = self.lease.nested_slot();
             let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot), ..context };
             // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
             // it may be a stream.
             let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
-            let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
+            let ended = unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await;
+            drop(turn);
+            let ended = match ended {
                 Ok(ended) => ended,
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
@@ -56,6 +72,21 @@ impl Attempt<'_> {
                 })),
             };
             settlement.await.answer()
+        }
+    }
+
+    /// Waits for the turn of the handler.
+    ///
+    /// # Errors
+    /// Returns the rejection if the handler must not start any more.
+    async fn wait_for(&self, turn: Arc<dyn HandlerTurn>) -> Result<TakenTurn, Rejection> {
+        self.lease.run_from(None);
+        let taken = unless(TakenTurn::when_free(turn), || self.abort_reason()).await;
+        let now = self.engine.clock.now();
+        self.lease.run_from(Some(now));
+        match (self.late_rejection(now), taken) {
+            (None, Ok(taken)) => Ok(taken),
+            (late, _) => Err(late.unwrap_or_else(draining_rejection)),
         }
     }
 

@@ -5,7 +5,7 @@ use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
 use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
-use crate::executor::Handler;
+use crate::executor::{Handler, TakenTurn};
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Outcome, ReplyStrategy};
 
@@ -14,7 +14,7 @@ use crate::{Codec, Event, Outcome, ReplyStrategy};
 pub(crate) async fn run_unprotected<P, C, R, F, Fut>(
     engine: &Engine,
     policy: &ResolvedPolicy,
-    context: TaskContext,
+    mut context: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -25,6 +25,10 @@ where
     Fut: Future<Output = R>,
 {
     let (run, handler) = handler.take();
+    let _turn = match context.delivery.turn.take() {
+        Some(turn) => Some(TakenTurn::when_free(turn).await),
+        None => None,
+    };
     report.started();
     report.event(&Event::RunsUnprotected);
     // The context has no lease of its own, and keeps the leases of the runs around it.

@@ -54,9 +54,17 @@ impl ConsumerCounters {
         self.gauge_cells().failed_nodes.store(nodes as u64, Ordering::Relaxed);
     }
 
+    pub(super) fn handler_started(&self) {
+        self.gauge_cells().running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn handler_ended(&self) {
+        self.gauge_cells().running.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts a running handler until the returned guard is dropped.
     pub(super) fn start_handler(&self) -> RunningHandler {
-        self.gauge_cells().running.fetch_add(1, Ordering::Relaxed);
+        self.handler_started();
         RunningHandler(self.clone())
     }
 }
@@ -66,6 +74,6 @@ pub(super) struct RunningHandler(ConsumerCounters);
 
 impl Drop for RunningHandler {
     fn drop(&mut self) {
-        self.0.gauge_cells().running.fetch_sub(1, Ordering::Relaxed);
+        self.0.handler_ended();
     }
 }

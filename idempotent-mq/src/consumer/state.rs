@@ -173,6 +173,8 @@ impl<Tag> ConsumerState<Tag> {
                 held.revoked.store(true, Ordering::SeqCst);
             }
         }
+        // Workers look again.
+        self.phase.send_modify(|_| {});
     }
 
     /// The time for settlements after handlers were dropped.

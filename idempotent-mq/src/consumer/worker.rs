@@ -1,6 +1,7 @@
 //! The worker of one delivery: runs the handler, decides, and settles. A run releases its key before it ends, and the delivery is
 //! settled afterwards.
 use std::borrow::Cow;
+use std::future::pending;
 use std::time::Duration;
 
 use idempotent_core::{Alert, AlertKind, Outcome, RunSummary};
@@ -13,6 +14,7 @@ use super::state::{ConsumerState, DeliveryJob, Phase};
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::{Decision, DecisionContext};
 use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, UnusableDelivery};
+use crate::time::pause;
 use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
 
 /// The delay of a delivery that the message log could not record.
@@ -86,7 +88,8 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
         WorkerTask::Run(run) => match shared.before_it_runs(&job) {
             Some((decision, end)) => (decision, end, None),
             None => {
-                let _running = shared.counters.start_handler();
+                // A run with a turn counts from its turn on.
+                let _running = shared.context.turns.is_none().then(|| shared.counters.start_handler());
                 let ended = tokio::select! {
                     biased;
                     ended = run => Some(ended),
@@ -94,6 +97,9 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
                 };
                 let (decision, end) = match &ended {
                     Some(ended) => shared.decide(ended, &job),
+                    None if !job.held.has_begun() && shared.is_expired(job.delivery()) => {
+                        (Decision::Ack, DeliveryEnd::Expired)
+                    }
                     // The run was dropped: it had not begun, or its effect is unknown and its lease must expire.
                     None => (Decision::GiveBack, DeliveryEnd::GivenBack),
                 };
@@ -145,11 +151,28 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
 }
 
 impl<Tag> DeliveryJob<Tag> {
-    /// Waits until the run must be dropped. A run that has not begun is dropped first.
+    /// Waits until the run must be dropped. A run that has not begun is dropped first, or when its delivery is revoked or expires.
     async fn given_up(&self) {
-        self.shared.reached(Phase::Draining).await;
-        if self.held.has_begun() {
-            self.shared.reached(Phase::Closing).await;
+        let mut phases = self.shared.phase.subscribe();
+        let must_end = |phase: &Phase| match self.held.has_begun() {
+            true => *phase >= Phase::Closing,
+            false => *phase >= Phase::Draining || self.held.is_revoked(),
+        };
+        let expires = async {
+            match self.delivery().expires_at {
+                Some(end) if !self.held.has_begun() => {
+                    pause(self.shared.clock(), end - self.shared.clock().wall()).await
+                }
+                _ => pending().await,
+            }
+            if self.held.has_begun() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            // The sender is part of the shared state, so the channel stays open.
+            _ = phases.wait_for(must_end) => {}
+            () = expires => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use futures_util::FutureExt;
+use idempotent_core::__private::admission::TakenTurn;
 use idempotent_core::__private::run_delivery;
 use idempotent_core::{
     Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, Lease, OnInFlight, Policy, RejectStrategy,
@@ -48,8 +49,8 @@ where
             let runs_unprotected = self.naming.key.or_unprotected && is_missing(&identity, context);
             Ok((!runs_unprotected).then(|| self.naming.call(identity, &message)))
         })?;
-        let (handler, executor, admission) =
-            (self.handler.clone(), context.executor.clone(), context.admission.clone());
+        let (handler, executor) = (self.handler.clone(), context.executor.clone());
+        let (admission, turn) = (context.admission.clone(), context.turns.clone());
         let run = match call {
             Some(call) => {
                 let slot = progress.clone();
@@ -62,11 +63,15 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, admission, slot, call, handler)
+                run_delivery(executor, (admission, turn), slot, call, handler)
                     .map(|(reply, captured)| ended(reply, captured))
                     .boxed()
             }
             None => async move {
+                let _turn = match turn {
+                    Some(turn) => Some(TakenTurn::when_free(turn).await),
+                    None => None,
+                };
                 progress.begin();
                 let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
                 HandlerEnd { captured: None, verdict: handled.await, rejection: None }
@@ -78,6 +83,10 @@ where
 
     fn policy(&self) -> Option<Policy> {
         Some(self.naming.policy)
+    }
+
+    fn claims_ahead(&self) -> bool {
+        true
     }
 
     fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {
