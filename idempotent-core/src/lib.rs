@@ -122,9 +122,9 @@ pub mod __private {
         pub use crate::backoff::delay;
     }
 
-    /// Admission of the claims and handlers of a consumer's deliveries.
+    /// Admission of the claims of a consumer's deliveries.
     pub mod admission {
-        pub use crate::executor::{AdmittedClaim, ClaimAdmission, HandlerTurn, TakenTurn, Withdrawal};
+        pub use crate::executor::{AdmittedClaim, ClaimAdmission, Withdrawal};
     }
 
     /// URL parsing of the stores.

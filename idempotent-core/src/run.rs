@@ -43,7 +43,7 @@ pub(crate) use self::report::Report;
 use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchItem, Call, ClaimAdmission, DeliveryContext, Executor, Handler, HandlerTurn, Withdrawal};
+use crate::executor::{BatchItem, Call, DeliveryContext, Executor, Handler, Withdrawal};
 use crate::outcome::{OutcomeSlot, SummarySlot};
 use crate::{Codec, Outcome, Rejection, ReplyStrategy, RunSummary, codec};
 
@@ -121,14 +121,12 @@ where
 /// Runs the call of a consumer's delivery, and returns the summary of its run. Returns the answer, or the panic of the handler, whose
 /// key is released.
 ///
-/// A handler with a `turn` starts when the consumer lets it.
-///
 /// Only the handler runs in the scope of the delivery. Claim, settlement and compensations do not need it, because a nested run
 /// ignores the delivery, and no other code captures the outcome of a consumer's task.
 #[doc(hidden)]
 pub fn run_delivery<P, C, R, F, Fut>(
     executor: Executor,
-    (admission, turn): (Option<Arc<dyn ClaimAdmission>>, Option<Arc<dyn HandlerTurn>>),
+    delivery: DeliveryContext,
     slot: Arc<dyn SummarySlot>,
     call: Call,
     handler: Handler<P, C, R, F>,
@@ -142,7 +140,6 @@ where
     async move {
         let inner = OutcomeSlot::OfDelivery(Arc::downgrade(&slot));
         let slot = OutcomeSlot::Shared(slot);
-        let delivery = DeliveryContext { admission, turn, ..DeliveryContext::new() };
         let context = TaskContext { slot: Some(inner), delivery, ..TaskContext::current() };
         let begun = catch_unwind(AssertUnwindSafe(|| begin(&executor.0, context, call, handler)));
         let run = match begun {

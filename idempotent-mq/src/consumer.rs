@@ -20,7 +20,6 @@ mod postponed_retries;
 mod settle;
 mod state;
 mod store_breaker;
-mod turns;
 mod worker;
 
 use std::fmt;
@@ -29,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Key, Timer};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{Instrument, error};
 
@@ -42,7 +41,6 @@ use self::observer::GuardedObserver;
 pub use self::observer::{DeliveryObserver, SettledDelivery, StartedDelivery};
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
-use self::turns::Turns;
 use self::worker::{WorkerResult, WorkerTask, work};
 use crate::consumer::builder::ConsumerParts;
 use crate::consumer::counts::DeliveryEnd;
@@ -87,7 +85,10 @@ impl<S: Source> Consumer<S> {
             context.admit_by(Arc::new(nodes.clone()));
         }
         if parts.claims_ahead > 0 {
-            context.turns = Some(Arc::new(Turns::new(parts.concurrency, counters.clone())));
+            let turns = Arc::new(Semaphore::new(parts.concurrency));
+            counters.count_turns(turns.clone());
+            context.claims = context.claims.turns(turns.clone());
+            context.turns = Some(turns);
         }
         let shared = ConsumerState {
             postponed: PostponedRetries::new(capabilities.delays),

@@ -1,8 +1,9 @@
 //! The description of a delivery, which a consumer passes to the runs inside its handler.
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::claim_admission::ClaimAdmission;
-use super::handler_turn::HandlerTurn;
 use crate::Redelivery;
 
 /// A description of a delivery, for [`Executor::scope_of_delivery`](crate::Executor::scope_of_delivery).
@@ -16,8 +17,8 @@ pub struct DeliveryContext {
     pub(crate) attempt: Option<u32>,
     pub(crate) is_logged: bool,
     pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
-    /// The turn of the handler. Taken before the handler starts.
-    pub(crate) turn: Option<Arc<dyn HandlerTurn>>,
+    /// A permit for each handler that may run at the same time.
+    pub(crate) turns: Option<Arc<Semaphore>>,
 }
 
 impl DeliveryContext {
@@ -53,6 +54,16 @@ impl DeliveryContext {
     /// resends this very message.
     pub fn logged(mut self) -> Self {
         self.is_logged = true;
+        self
+    }
+
+    /// Lets a handler start when it has a permit of this semaphore, which it waits for after its claim. A consumer thereby claims keys
+    /// ahead of its handlers.
+    ///
+    /// The lease of a waiting run is renewed. If the run is dropped, its key is released, and its attempt is not counted.
+    #[doc(hidden)]
+    pub fn turns(mut self, turns: Arc<Semaphore>) -> Self {
+        self.turns = Some(turns);
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::attempt::{AbortReason, Attempt};
 use super::classify::classify;
@@ -12,7 +13,7 @@ use super::report::Report;
 use crate::clock::unless;
 use crate::context::TaskContext;
 use crate::engine::draining_rejection;
-use crate::executor::{Handler, HandlerTurn, TakenTurn};
+use crate::executor::Handler;
 use crate::{Codec, Rejection, ReplyStrategy};
 
 impl Attempt<'_> {
@@ -32,13 +33,13 @@ impl Attempt<'_> {
         async move {
             let (run, handler) = handler.take();
             // Only pure steps run between the reading of the clock and this check.
-            let turn = match (self.late_rejection(self.granted_at), context.delivery.turn.take()) {
+            let turn = match (self.late_rejection(self.granted_at), context.delivery.turns.take()) {
                 (Some(late), _) => Err(late),
                 (None, None) => Ok(None),
-                (None, Some(turn)) => match TakenTurn::at_once(&turn) {
-                    Some(taken) => Ok(Some(taken)),
+                (None, Some(turns)) => match turns.clone().try_acquire_owned() {
+                    Ok(turn) => Ok(Some(turn)),
                     // Boxed, because few runs wait.
-                    None => Box::pin(self.wait_for(turn)).await.map(Some),
+                    Err(_) => Box::pin(self.turn(turns)).await,
                 },
             };
             let turn = match turn {
@@ -79,13 +80,14 @@ impl Attempt<'_> {
     ///
     /// # Errors
     /// Returns the rejection if the handler must not start any more.
-    async fn wait_for(&self, turn: Arc<dyn HandlerTurn>) -> Result<TakenTurn, Rejection> {
+    async fn turn(&self, turns: Arc<Semaphore>) -> Result<Option<OwnedSemaphorePermit>, Rejection> {
         self.lease.run_from(None);
-        let taken = unless(TakenTurn::when_free(turn), || self.abort_reason()).await;
+        let turn = unless(turns.acquire_owned(), || self.abort_reason()).await;
         let now = self.engine.clock.now();
         self.lease.run_from(Some(now));
-        match (self.late_rejection(now), taken) {
-            (None, Ok(taken)) => Ok(taken),
+        match (self.late_rejection(now), turn) {
+            // A consumer does not close its semaphore.
+            (None, Ok(turn)) => Ok(turn.ok()),
             (late, _) => Err(late.unwrap_or_else(draining_rejection)),
         }
     }

@@ -5,7 +5,7 @@ use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
 use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
-use crate::executor::{Handler, TakenTurn};
+use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
 use crate::{Codec, Event, Outcome, ReplyStrategy};
 
@@ -25,8 +25,8 @@ where
     Fut: Future<Output = R>,
 {
     let (run, handler) = handler.take();
-    let _turn = match context.delivery.turn.take() {
-        Some(turn) => Some(TakenTurn::when_free(turn).await),
+    let _turn = match context.delivery.turns.take() {
+        Some(turns) => turns.acquire_owned().await.ok(),
         None => None,
     };
     report.started();

@@ -71,7 +71,13 @@ impl<S: Source> ConsumerBuilder<S> {
     pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
         Self {
             source,
-            context: ConsumerContext { executor, group, known: DeliveryContext::new(), admission: None, turns: None },
+            context: ConsumerContext {
+                executor,
+                group,
+                known: DeliveryContext::new(),
+                claims: DeliveryContext::new(),
+                turns: None,
+            },
             concurrency: 8,
             prefetch: None,
             claims_ahead: 1,

@@ -1,5 +1,8 @@
 //! The current state of a consumer, for metrics.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
 
 use super::ConsumerCounters;
 
@@ -22,6 +25,7 @@ pub struct ConsumerGauges {
 #[derive(Debug, Default)]
 pub(super) struct GaugeCells {
     running: AtomicU64,
+    turns: OnceLock<Arc<Semaphore>>,
     capacity: AtomicU64,
     paused: AtomicBool,
     failed_nodes: AtomicU64,
@@ -33,10 +37,12 @@ impl ConsumerCounters {
     #[must_use]
     pub fn gauges(&self) -> ConsumerGauges {
         let (cells, counts) = (self.gauge_cells(), self.counts());
+        let capacity = cells.capacity.load(Ordering::Relaxed);
+        let taken = |turns: &Arc<Semaphore>| capacity.saturating_sub(turns.available_permits() as u64);
         ConsumerGauges {
             held: counts.received.saturating_sub(counts.ended()),
-            running: cells.running.load(Ordering::Relaxed),
-            capacity: cells.capacity.load(Ordering::Relaxed),
+            running: cells.turns.get().map_or_else(|| cells.running.load(Ordering::Relaxed), taken),
+            capacity,
             paused: cells.paused.load(Ordering::Relaxed),
             failed_nodes: cells.failed_nodes.load(Ordering::Relaxed),
         }
@@ -54,17 +60,15 @@ impl ConsumerCounters {
         self.gauge_cells().failed_nodes.store(nodes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn handler_started(&self) {
-        self.gauge_cells().running.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn handler_ended(&self) {
-        self.gauge_cells().running.fetch_sub(1, Ordering::Relaxed);
+    /// Counts the permits that handlers have taken from this semaphore.
+    pub(super) fn count_turns(&self, turns: Arc<Semaphore>) {
+        // Called once for each consumer.
+        let _ = self.gauge_cells().turns.set(turns);
     }
 
     /// Counts a running handler until the returned guard is dropped.
     pub(super) fn start_handler(&self) -> RunningHandler {
-        self.handler_started();
+        self.gauge_cells().running.fetch_add(1, Ordering::Relaxed);
         RunningHandler(self.clone())
     }
 }
@@ -74,6 +78,6 @@ pub(super) struct RunningHandler(ConsumerCounters);
 
 impl Drop for RunningHandler {
     fn drop(&mut self) {
-        self.0.handler_ended();
+        self.0.gauge_cells().running.fetch_sub(1, Ordering::Relaxed);
     }
 }

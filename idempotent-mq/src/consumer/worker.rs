@@ -88,7 +88,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
         WorkerTask::Run(run) => match shared.before_it_runs(&job) {
             Some((decision, end)) => (decision, end, None),
             None => {
-                // A run with a turn counts from its turn on.
+                // A run that waits for its turn is counted by its permit.
                 let _running = shared.context.turns.is_none().then(|| shared.counters.start_handler());
                 let ended = tokio::select! {
                     biased;

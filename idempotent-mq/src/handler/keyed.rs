@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::thread;
 
 use futures_util::FutureExt;
-use idempotent_core::__private::admission::TakenTurn;
 use idempotent_core::__private::run_delivery;
 use idempotent_core::{
     Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, Lease, OnInFlight, Policy, RejectStrategy,
@@ -50,7 +49,7 @@ where
             Ok((!runs_unprotected).then(|| self.naming.call(identity, &message)))
         })?;
         let (handler, executor) = (self.handler.clone(), context.executor.clone());
-        let (admission, turn) = (context.admission.clone(), context.turns.clone());
+        let (claims, turns) = (context.claims.clone(), context.turns.clone());
         let run = match call {
             Some(call) => {
                 let slot = progress.clone();
@@ -63,13 +62,13 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, (admission, turn), slot, call, handler)
+                run_delivery(executor, claims, slot, call, handler)
                     .map(|(reply, captured)| ended(reply, captured))
                     .boxed()
             }
             None => async move {
-                let _turn = match turn {
-                    Some(turn) => Some(TakenTurn::when_free(turn).await),
+                let _turn = match turns {
+                    Some(turns) => turns.acquire_owned().await.ok(),
                     None => None,
                 };
                 progress.begin();
