@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent::mq::{
-    Consumer, DelaySupport, Delivery, HandlerResult, KeyFrom, Message, Messages, Position, Received, Settle, Settlement,
-    Source, SourceCapabilities, SourceError,
+    Consumer, DelaySupport, Delivery, HandlerResult, KeyFrom, Message, Messages, Position, Received, Settle,
+    Settlement, Source, SourceCapabilities, SourceError,
 };
 use idempotent_harness::servers::RedisServer;
 use tokio::sync::Notify;
@@ -51,7 +51,10 @@ async fn consume(executor: idempotent::Executor, slice: Slice) -> u64 {
     let source = Endless { next: slice.from, slice, over: over.clone() };
     let handler = |_: Message<()>| std::future::ready(HandlerResult::Done);
     let handler = Messages::raw().keyed(KeyFrom::message_id()).run(handler);
-    let consumer = Consumer::builder(source, "orders", &executor).concurrency(handlers).prefetch(2 * handlers).claim_ahead(std::env::var("AHEAD").map_or(1, |n| n.parse().unwrap()));
+    let consumer = Consumer::builder(source, "orders", &executor)
+        .concurrency(handlers)
+        .prefetch(2 * handlers)
+        .claim_ahead(std::env::var("AHEAD").map_or(1, |n| n.parse().unwrap()));
     consumer.build(handler).unwrap().run(async move { over.notified().await }).await.unwrap().acked
 }
 

@@ -182,7 +182,7 @@ impl<S: Source> fmt::Debug for Consumer<S> {
     }
 }
 
-struct Dispatcher<Tag> {
+struct Dispatcher<Tag: Send + Sync + 'static> {
     shared: Arc<ConsumerState<Tag>>,
     queue: Arc<JobQueue<Tag>>,
     intake: JoinSet<()>,
@@ -207,14 +207,14 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
         loop {
             self.carry_out(self.queue.take_orders());
             if self.timer.is_some() && self.intake.is_empty() && self.settling.is_empty() && self.workers.is_empty() {
-                return self.broken;
+                return self.broken.take();
             }
             tokio::select! {
                 biased;
                 () = &mut stop, if self.timer.is_none() => self.drain(),
                 () = due(&mut self.timer) => {
                     if self.shared.has_reached(Phase::Closing) {
-                        return self.broken;
+                        return self.broken.take();
                     }
                     self.shared.phase.send_replace(Phase::Closing);
                     self.timer = Some(self.sleep(BLOCKED));
@@ -271,6 +271,12 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
             Some(span) => self.settling.spawn(worker.instrument(span)),
             None => self.settling.spawn(worker),
         };
+    }
+}
+
+impl<Tag: Send + Sync + 'static> Drop for Dispatcher<Tag> {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 

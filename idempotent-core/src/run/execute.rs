@@ -1,6 +1,7 @@
 //! The handler's run under the lease.
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -8,7 +9,7 @@ use futures_util::future::Either;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::attempt::{AbortReason, Attempt};
-use super::classify::classify;
+use super::classify::{Classified, classify};
 use super::report::Report;
 use crate::clock::unless;
 use crate::context::TaskContext;
@@ -42,7 +43,7 @@ impl Attempt<'_> {
                     Err(_) => Box::pin(self.turn(turns)).await,
                 },
             };
-            let turn = match turn {
+            let mut turn = match turn {
                 Ok(turn) => turn,
                 Err(rejection) => {
                     Box::pin(self.refund()).await;
@@ -55,15 +56,15 @@ impl Attempt<'_> {
             // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
             // it may be a stream.
             let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
-            let ended = unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await;
-            drop(turn);
-            let ended = match ended {
+            let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
                 Ok(ended) => ended,
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
+            let mut is_done = false;
             let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
                 Ok(classified) => {
+                    is_done = matches!(classified, Classified::Done(..));
                     let nested = self.lease.nested_slot().take_outcome();
                     Either::Left(self.settle(report, classified, None, nested, &handler))
                 }
@@ -72,7 +73,17 @@ impl Attempt<'_> {
                     resume_unwind(panic)
                 })),
             };
-            settlement.await.answer()
+            let mut settlement = pin!(settlement);
+            let settled = poll_fn(|context| {
+                let settled = settlement.as_mut().poll(context);
+                // The completion is sent before the next handler starts, because that one may block the thread. The turn includes the
+                // compensations of a run that failed.
+                if is_done {
+                    turn = None;
+                }
+                settled
+            });
+            settled.await.answer()
         }
     }
 
@@ -82,7 +93,13 @@ impl Attempt<'_> {
     /// Returns the rejection if the handler must not start any more.
     async fn turn(&self, turns: Arc<Semaphore>) -> Result<Option<OwnedSemaphorePermit>, Rejection> {
         self.lease.run_from(None);
-        let turn = unless(turns.acquire_owned(), || self.abort_reason()).await;
+        let lost = || async {
+            tokio::select! {
+                () = self.engine.renewer.watch_lease(&self.lease) => {}
+                () = self.engine.grace_ended() => {}
+            }
+        };
+        let turn = unless(turns.acquire_owned(), lost).await;
         let now = self.engine.clock.now();
         self.lease.run_from(Some(now));
         match (self.late_rejection(now), turn) {

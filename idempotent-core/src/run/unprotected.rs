@@ -3,6 +3,7 @@ use std::future::Future;
 
 use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
+use crate::clock::unless;
 use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
 use crate::executor::Handler;
@@ -26,7 +27,13 @@ where
 {
     let (run, handler) = handler.take();
     let _turn = match context.delivery.turns.take() {
-        Some(turns) => turns.acquire_owned().await.ok(),
+        Some(turns) => {
+            let turn = unless(turns.acquire_owned(), || engine.grace_ended()).await;
+            if engine.is_draining() {
+                return report.reject(&handler, draining_rejection());
+            }
+            turn.ok()
+        }
         None => None,
     };
     report.started();

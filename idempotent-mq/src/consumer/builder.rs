@@ -117,11 +117,15 @@ impl<S: Source> ConsumerBuilder<S> {
     ///
     /// Only [keyed](crate::Messages::keyed) handlers of one message claim ahead. At most [`prefetch`](Self::prefetch) deliveries are held,
     /// so a prefetch that equals the concurrency leaves none to claim ahead. The lease of a claimed delivery that waits is renewed. When
-    /// the consumer stops, or the broker revokes the delivery, its key is released, and its attempt is not counted. A crash leaves the
-    /// claimed keys in flight until their leases expire, as it leaves those of running handlers.
+    /// the consumer stops, or the broker revokes the delivery, its key is released, and its attempt is not counted. The next consumer may
+    /// defer such a message once, if it arrives before the release.
     ///
-    /// Deliveries of one [ordering key](crate::Messages::ordered_by) are not claimed ahead of each other. With 0, a consumer with one
-    /// handler records the end of each message before the handler of the next one starts.
+    /// A crash leaves the claimed keys in flight until their leases expire, and counts an attempt of each, as for running handlers. With a
+    /// policy that parks a key after a crash or permits one run, a consumer therefore claims nothing ahead.
+    ///
+    /// Deliveries of one [ordering key](crate::Messages::ordered_by) are not claimed ahead of each other. Without an ordering key, the
+    /// message whose claim is answered first runs first, even with one handler. With 0, a consumer with one handler starts messages in the
+    /// order of their arrival, and records the end of each before the next one starts.
     ///
     /// # Default
     /// 1
@@ -270,7 +274,11 @@ impl<S: Source> ConsumerBuilder<S> {
         let max_runs = policy.max_runs(&Scene::Mq);
         let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));
         let max_deliveries = self.max_deliveries.or_else(generous).filter(|_| capabilities.counts);
-        let claims_ahead = if work.claims_ahead() { self.claims_ahead.min(prefetch - self.concurrency) } else { 0 };
+        let claims_ahead = if work.claims_ahead() && !policy.ends_at_a_crash(&Scene::Mq) {
+            self.claims_ahead.min(prefetch - self.concurrency)
+        } else {
+            0
+        };
         let probe = self.probe()?;
         let namespace = self.context.executor.namespace();
         // With the length, so that no two pairs give one name.

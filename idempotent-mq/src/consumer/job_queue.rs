@@ -36,6 +36,8 @@ struct QueueState<Tag> {
     workers: usize,
     /// The number of workers that wait, and were not woken.
     idle: usize,
+    /// True once the consumer was dropped.
+    is_closed: bool,
     orders: Orders<Tag>,
 }
 
@@ -64,7 +66,8 @@ impl<Tag> Default for Orders<Tag> {
 impl<Tag: Send + Sync + 'static> JobQueue<Tag> {
     /// Creates a queue with at most this number of workers.
     pub(super) fn new(shared: Arc<ConsumerState<Tag>>, most: usize) -> Self {
-        let state = QueueState { lanes: Lanes::new(), workers: 0, idle: 0, orders: Orders::default() };
+        let state =
+            QueueState { lanes: Lanes::new(), workers: 0, idle: 0, is_closed: false, orders: Orders::default() };
         Self { shared, state: Mutex::new(state), ready: Notify::new(), ordered: Notify::new(), most }
     }
 
@@ -97,7 +100,7 @@ impl<Tag: Send + Sync + 'static> JobQueue<Tag> {
     fn push(&self, lane: Option<u128>, queued: QueuedJob<Tag>) {
         let mut state = self.state();
         // Checked under the lock, so that a drain finds each queued delivery.
-        if self.shared.has_reached(Phase::Draining) {
+        if state.is_closed || self.shared.has_reached(Phase::Draining) {
             drop(state);
             return self.settle(queued.job, Decision::GiveBack, DeliveryEnd::GivenBack);
         }
@@ -122,8 +125,11 @@ impl<Tag: Send + Sync + 'static> JobQueue<Tag> {
 
     /// Has a delivery settled without a run.
     fn settle(&self, job: DeliveryJob<Tag>, decision: Decision, end: DeliveryEnd) {
-        self.state().orders.settlements.push((job, decision, end));
-        self.ordered.notify_one();
+        let mut state = self.state();
+        if !state.is_closed {
+            state.orders.settlements.push((job, decision, end));
+            self.ordered.notify_one();
+        }
     }
 
     /// Reports the error of a source.
@@ -155,6 +161,15 @@ impl<Tag: Send + Sync + 'static> JobQueue<Tag> {
         self.ready.notify_waiters();
     }
 
+    /// Drops all deliveries. A task that is being aborted takes no other one.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        let dropped = (state.lanes.take(|_| true), std::mem::take(&mut state.orders));
+        drop(state);
+        drop(dropped);
+    }
+
     /// Waits for a delivery. Returns `None` when the consumer drains.
     async fn next(&self) -> Option<(Option<u128>, QueuedJob<Tag>)> {
         loop {
@@ -169,7 +184,7 @@ impl<Tag: Send + Sync + 'static> JobQueue<Tag> {
                 if let Some(next) = state.lanes.next() {
                     return Some(next);
                 }
-                if self.shared.has_reached(Phase::Draining) {
+                if state.is_closed || self.shared.has_reached(Phase::Draining) {
                     return None;
                 }
                 state.idle += 1;

@@ -151,16 +151,18 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
 }
 
 impl<Tag> DeliveryJob<Tag> {
-    /// Waits until the run must be dropped. A run that has not begun is dropped first, or when its delivery is revoked or expires.
+    /// Waits until the run must be dropped. A run that has not begun is dropped first. A run that may wait for its turn is also dropped
+    /// when its delivery is revoked or expires. Others are not, because the leader of a batch would fail all of its messages.
     async fn given_up(&self) {
         let mut phases = self.shared.phase.subscribe();
+        let has_turn = self.shared.context.turns.is_some();
         let must_end = |phase: &Phase| match self.held.has_begun() {
             true => *phase >= Phase::Closing,
-            false => *phase >= Phase::Draining || self.held.is_revoked(),
+            false => *phase >= Phase::Draining || has_turn && self.held.is_revoked(),
         };
         let expires = async {
             match self.delivery().expires_at {
-                Some(end) if !self.held.has_begun() => {
+                Some(end) if has_turn && !self.held.has_begun() => {
                     pause(self.shared.clock(), end - self.shared.clock().wall()).await
                 }
                 _ => pending().await,
@@ -214,8 +216,11 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             error!(target: "idempotent", group = &*self.context.group, key,
                 attempts = self.alert_after, "consumer: a message fails repeatedly");
         }
-        let circumstances =
-            DecisionContext { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
+        let circumstances = DecisionContext {
+            stopping: self.has_reached(Phase::Draining),
+            resent: job.held.is_resent(),
+            begun: job.held.has_begun(),
+        };
         let mut decision = self.rules.decide(ended, job.delivery(), circumstances, || self.bits());
         // A delivery that found the store, or the node of its key, down returns after the pause.
         if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) =

@@ -1,6 +1,6 @@
 //! Keys that are claimed while all handlers run.
-use idempotent_core::{OnLeaseLost, OnStoreError, Policy, StateKind};
-use idempotent_mq::{KeyFrom, Position, Settlement};
+use idempotent_core::{OnExpiry, OnLeaseLost, OnStoreError, Policy, StateKind};
+use idempotent_mq::{HandlerResult, KeyFrom, Position, Settlement};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::world::{Building, Job, Process, World, ms, secs};
@@ -111,13 +111,77 @@ async fn the_lease_of_a_waiting_message_is_renewed_and_its_run_has_the_whole_tim
 }
 
 #[tokio::test]
-async fn a_waiting_message_whose_lease_is_lost_does_not_run() {
-    let policy = Policy::new().lease(secs(9)).on_lease_lost(OnLeaseLost::Finish);
-    let (world, job, process) = waiting(policy, secs(20)).await;
-    process.store.hang(StoreOperation::Renew, FOREVER);
+async fn a_waiting_message_whose_lease_is_lost_is_deferred_and_does_not_run() {
+    for policy in [OnLeaseLost::Finish, OnLeaseLost::Abort] {
+        let (world, job, process) = waiting(Policy::new().lease(secs(9)).on_lease_lost(policy), secs(20)).await;
+        process.store.hang(StoreOperation::Renew, FOREVER);
+        world.clock.advance(secs(9)).await;
+        let retries = world.broker.retries("m2");
+        assert_eq!((retries.len(), retries[0].attempt), (1, 1), "{policy:?}");
+        assert!(job.seen().iter().all(|seen| seen.id.as_deref() != Some("m2")), "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_a_crash_ends_for_good_is_not_claimed_ahead() {
+    for policy in [Policy::new().on_expiry(OnExpiry::Park), Policy::new().max_retries(0)] {
+        let (world, ..) = waiting(policy, secs(1)).await;
+        assert_eq!(state(&world, "m2").await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_crash_leaves_the_waiting_message_to_its_lease_and_another_consumer_runs_it() {
+    let (world, job, process) = waiting(Policy::new().lease(secs(9)), secs(20)).await;
+    process.kill().await;
+    world.broker.cut();
+    world.consume_by(Policy::new(), job.by_id(), one_handler).await;
+    world.clock.advance(secs(120)).await;
+    assert_eq!(world.broker.left(), 0);
+    let attempts = |id: &str| {
+        let seen = job.seen().into_iter().filter(|seen| seen.id.as_deref() == Some(id));
+        seen.filter_map(|seen| seen.attempt).collect::<Vec<_>>()
+    };
+    assert_eq!([attempts("m1"), attempts("m2"), attempts("m3")], [vec![1, 2], vec![2], vec![1]]);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_gives_its_turn_to_the_next() {
+    let world = World::new();
+    let handling = idempotent_mq::Messages::raw().keyed(KeyFrom::message_id()).run(|message| async move {
+        assert_ne!(message.delivery.id.as_deref(), Some("m1"), "as told");
+        HandlerResult::Done
+    });
+    let process = world.consume_by(Policy::new(), handling, one_handler).await;
+    world.broker.send_all(&["m1", "m2", "m3"]);
+    world.clock.settle().await;
+    assert_eq!((process.counts().acked, process.counts().retried), (2, 1));
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_dropped_runs_nothing_that_waited() {
+    let (world, job, process) = waiting(Policy::new(), secs(2)).await;
+    process.task.abort();
+    assert!(process.task.await.is_err_and(|ended| ended.is_cancelled()));
+    world.clock.advance(secs(10)).await;
+    assert_eq!((job.runs(), world.broker.settlements("m3")), (1, vec![]));
+}
+
+#[tokio::test]
+async fn no_handler_without_a_claim_starts_after_the_executor_has_drained() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(60));
+    let policy = Policy::new().on_store_error(OnStoreError::RunUnprotected);
+    let process = world.consume_by(policy, job.by_id(), one_handler).await;
+    process.store.down();
+    world.broker.send_all(&["m1", "m2"]);
     world.clock.advance(secs(20)).await;
-    let ids: Vec<_> = job.seen().into_iter().filter_map(|seen| seen.id).collect();
-    assert_eq!((ids.join(" "), world.broker.retries("m2").len()), ("m1 m3".to_owned(), 1));
+    assert_eq!(job.runs(), 1);
+    let executor = process.executor.clone();
+    let drained = tokio::spawn(async move { executor.drain(secs(5)).await });
+    world.clock.advance(secs(10)).await;
+    assert!(drained.is_finished());
+    assert_eq!((job.runs(), process.gauges().running), (1, 0));
 }
 
 #[tokio::test]
