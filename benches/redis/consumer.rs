@@ -51,10 +51,7 @@ async fn consume(executor: idempotent::Executor, slice: Slice) -> u64 {
     let source = Endless { next: slice.from, slice, over: over.clone() };
     let handler = |_: Message<()>| std::future::ready(HandlerResult::Done);
     let handler = Messages::raw().keyed(KeyFrom::message_id()).run(handler);
-    let consumer = Consumer::builder(source, "orders", &executor)
-        .concurrency(handlers)
-        .prefetch(2 * handlers)
-        .claim_ahead(std::env::var("AHEAD").map_or(1, |n| n.parse().unwrap()));
+    let consumer = Consumer::builder(source, "orders", &executor).concurrency(handlers).prefetch(2 * handlers);
     consumer.build(handler).unwrap().run(async move { over.notified().await }).await.unwrap().acked
 }
 

@@ -1,4 +1,5 @@
 //! The description of a delivery, which a consumer passes to the runs inside its handler.
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -14,7 +15,7 @@ use crate::Redelivery;
 #[must_use]
 pub struct DeliveryContext {
     pub(crate) redelivery: Option<Arc<Redelivery>>,
-    pub(crate) attempt: Option<u32>,
+    pub(crate) attempt: Option<NonZeroU32>,
     pub(crate) is_logged: bool,
     pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
     /// A permit for each handler that may run at the same time.
@@ -43,7 +44,7 @@ impl DeliveryContext {
     /// records survive a failure, only the recorded count matters. Several successive runs of one handler share the
     /// attempt, since the message is retried as a whole.
     pub fn attempt(mut self, attempt: u32) -> Self {
-        self.attempt = Some(attempt);
+        self.attempt = NonZeroU32::new(attempt);
         self
     }
 

@@ -1,5 +1,5 @@
 //! The handler's run under the lease.
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use crate::engine::draining_rejection;
 use crate::executor::Handler;
 use crate::{Codec, Rejection, ReplyStrategy};
 
+/// The permit of a handler, if handlers are limited.
+type Turn = Option<OwnedSemaphorePermit>;
+
 impl Attempt<'_> {
     /// Runs the handler under the lease and settles the run by its answer.
     pub(crate) fn run_handler<P, C, R, F, Fut>(
@@ -33,22 +36,9 @@ impl Attempt<'_> {
     {
         async move {
             let (run, handler) = handler.take();
-            // Only pure steps run between the reading of the clock and this check.
-            let turn = match (self.late_rejection(self.granted_at), context.delivery.turns.take()) {
-                (Some(late), _) => Err(late),
-                (None, None) => Ok(None),
-                (None, Some(turns)) => match turns.clone().try_acquire_owned() {
-                    Ok(turn) => Ok(Some(turn)),
-                    // Boxed, because few runs wait.
-                    Err(_) => Box::pin(self.turn(turns)).await,
-                },
-            };
-            let mut turn = match turn {
+            let mut turn = match self.turn(context.delivery.turns.take()).await {
                 Ok(turn) => turn,
-                Err(rejection) => {
-                    Box::pin(self.refund()).await;
-                    return report.reject(&handler, rejection);
-                }
+                Err(rejection) => return report.reject(&handler, rejection),
             };
             self.start(report);
             let nested_slot = self.lease.nested_slot();
@@ -62,7 +52,8 @@ impl Attempt<'_> {
             };
             // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
             let mut is_done = false;
-            let settlement = match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
+            // Not moved after its creation, because the future would have room for both places.
+            let mut settlement = pin!(match ended.map(|reply| classify(reply, &handler, self.policy(), report)) {
                 Ok(classified) => {
                     is_done = matches!(classified, Classified::Done(..));
                     let nested = self.lease.nested_slot().take_outcome();
@@ -72,8 +63,7 @@ impl Attempt<'_> {
                     self.settle_panic(report).await;
                     resume_unwind(panic)
                 })),
-            };
-            let mut settlement = pin!(settlement);
+            });
             let settled = poll_fn(|context| {
                 let settled = settlement.as_mut().poll(context);
                 // The completion is sent before the next handler starts, because that one may block the thread. The turn includes the
@@ -87,26 +77,49 @@ impl Attempt<'_> {
         }
     }
 
-    /// Waits for the turn of the handler.
+    /// Waits for the turn of the handler, if there are turns.
     ///
     /// # Errors
-    /// Returns the rejection if the handler must not start any more.
-    async fn turn(&self, turns: Arc<Semaphore>) -> Result<Option<OwnedSemaphorePermit>, Rejection> {
-        self.lease.run_from(None);
-        let lost = || async {
-            tokio::select! {
-                () = self.engine.renewer.watch_lease(&self.lease) => {}
-                () = self.engine.grace_ended() => {}
-            }
+    /// Returns the rejection if the handler must not start any more. The key is then released.
+    fn turn(&mut self, turns: Option<Arc<Semaphore>>) -> impl Future<Output = Result<Turn, Rejection>> {
+        // Only pure steps run between the reading of the clock and this check.
+        let late = self.late_rejection(self.granted_at);
+        let at_once = match (&late, &turns) {
+            (Some(_), _) => None,
+            (None, None) => Some(None),
+            (None, Some(turns)) => turns.clone().try_acquire_owned().ok().map(Some),
         };
-        let turn = unless(turns.acquire_owned(), lost).await;
-        let now = self.engine.clock.now();
-        self.lease.run_from(Some(now));
-        match (self.late_rejection(now), turn) {
-            // A consumer does not close its semaphore.
-            (None, Ok(turn)) => Ok(turn.ok()),
-            (late, _) => Err(late.unwrap_or_else(draining_rejection)),
+        match at_once {
+            Some(turn) => Either::Left(ready(Ok(turn))),
+            // Boxed, because few runs wait.
+            None => Either::Right(Box::pin(self.wait_for_turn(late, turns))),
         }
+    }
+
+    async fn wait_for_turn(
+        &mut self,
+        mut late: Option<Rejection>,
+        turns: Option<Arc<Semaphore>>,
+    ) -> Result<Turn, Rejection> {
+        if let (None, Some(turns)) = (&late, turns) {
+            self.lease.run_from(None);
+            let lost = || async {
+                tokio::select! {
+                    () = self.engine.renewer.watch_lease(&self.lease) => {}
+                    () = self.engine.grace_ended() => {}
+                }
+            };
+            let turn = unless(turns.acquire_owned(), lost).await;
+            let now = self.engine.clock.now();
+            self.lease.run_from(Some(now));
+            late = self.late_rejection(now);
+            if let (None, Ok(turn)) = (&late, turn) {
+                // A consumer does not close its semaphore.
+                return Ok(turn.ok());
+            }
+        }
+        self.refund().await;
+        Err(late.unwrap_or_else(draining_rejection))
     }
 
     /// Waits until the handler must be dropped, and returns the reason.
