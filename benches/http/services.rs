@@ -68,7 +68,7 @@ impl Drop for Served {
 
 impl Services {
     pub fn new(server: &RedisServer) -> Self {
-        let runtime = crate::cpu::runtime();
+        let runtime = crate::cpu::runtime(2);
         let (redis, connection) = runtime.block_on(async {
             let store = RedisStore::connect(server.url()).await.unwrap();
             // No timer for each answer.

@@ -75,7 +75,7 @@ pub struct Place<B> {
 
 impl<B: Broker> Place<B> {
     pub fn new(redis: &RedisServer, start: impl AsyncFnOnce() -> B) -> Self {
-        let runtime = cpu::runtime();
+        let runtime = cpu::runtime(2);
         let (broker, store) =
             runtime.block_on(async { (start().await, RedisStore::connect(redis.url()).await.unwrap()) });
         Self { runtime, broker, redis: Executor::new(store) }

@@ -45,7 +45,7 @@ fn main() {
     report.title();
     // Memory is freed at once; otherwise the next slice would pay for it.
     let server = RedisServer::builder().args(["--lazyfree-lazy-user-flush", "no"]).start();
-    let runtime = cpu::runtime();
+    let runtime = cpu::runtime(2);
     let peers = EXECUTORS.map(|kind| Peer::start(kind, &server));
     let layer = Peer::start(Kind::AxumIdempotent, &server);
     runtime.block_on(async {

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Creates the runtime of a bench, with two threads.
-pub fn runtime() -> Runtime {
+/// Creates the runtime of a bench, with this number of threads.
+pub fn runtime(threads: usize) -> Runtime {
     Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(threads)
         .enable_all()
         // A thread that ends takes its processor time with it, so threads stay alive.
         .thread_keep_alive(Duration::from_secs(3_600))

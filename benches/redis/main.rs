@@ -7,6 +7,7 @@
 mod bare;
 mod calls;
 mod cluster;
+mod consumer;
 mod cpu;
 mod duplicates;
 mod fresh;
@@ -52,13 +53,15 @@ fn main() {
     // Memory is freed at once; otherwise it would be counted in the next measurement.
     let lazy = ["--lazyfree-lazy-user-flush", "no", "--lazyfree-lazy-user-del", "no"];
     let server = Arc::new(RedisServer::builder().args(lazy).start());
-    let runtime = cpu::runtime();
+    let runtime = cpu::runtime(2);
     runtime.block_on(async {
         calls::all(&report, &server).await;
         memory::all(&report, &server).await;
         renewals::all(&report, &server).await;
         duplicates::all(&report, &server).await;
         fresh::all(&report, &server).await;
+        consumer::all(&report, &server, "consumer", &[1, 16, 64], &[0.9, 0.6, 0.65]).await;
         cluster::all(&report, &server).await;
     });
+    cpu::runtime(1).block_on(consumer::all(&report, &server, "consumer on one thread", &[1], &[1.2]));
 }

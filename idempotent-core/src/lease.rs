@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
-use crate::clock::later;
 use crate::key::Name;
 use crate::outcome::{OutcomeSlot, Summary, SummarySlot};
 use crate::steps::StepJournal;
@@ -42,8 +41,8 @@ struct LeaseInner {
     claim_sent: Instant,
     /// The local end of the lease, in ns after `claim_sent`. No other owner can hold the key before.
     guard: AtomicU64,
-    /// The latest time of a renewal.
-    renewable_until: Instant,
+    /// The end of renewals, in ns after `claim_sent`.
+    renewable_for: AtomicU64,
     /// True once a renewal was sent, which changes the record even if its answer is lost.
     renewal_sent: AtomicBool,
     /// The last time at which the run's task was polled, in ns after `claim_sent`.
@@ -70,7 +69,7 @@ pub(crate) struct LeaseTiming {
     pub(crate) max_run: Duration,
     /// The longest time for which the records of steps are needed.
     pub(crate) step_retention: Duration,
-    /// True if renewals are sent to the store.
+    /// True if renewals are sent to the store. An open transaction needs none, since it excludes takeovers.
     pub(crate) renews: bool,
     /// True if the handler has a transaction that is committed with its record.
     pub(crate) in_transaction: bool,
@@ -98,7 +97,7 @@ impl Lease {
             clock,
             store,
             steps: OnceLock::new(),
-            renewable_until: later(claim_sent, timing.max_run),
+            renewable_for: AtomicU64::new(nanos(timing.max_run)),
             timing,
             margin,
             claim_sent,
@@ -209,8 +208,8 @@ impl Lease {
         &self.0.clock
     }
 
-    pub(crate) fn step_retention(&self) -> Duration {
-        self.0.timing.step_retention
+    pub(crate) fn timing(&self) -> &LeaseTiming {
+        &self.0.timing
     }
 
     /// Returns true if no earlier run of this key can have recorded steps: this is the first attempt, and no takeover.
@@ -246,25 +245,20 @@ impl Lease {
         self.0.grant.lease
     }
 
-    pub(crate) fn heartbeat(&self) -> Duration {
-        self.0.timing.heartbeat
-    }
-
     pub(crate) fn guard(&self) -> Instant {
         self.0.claim_sent + Duration::from_nanos(self.0.guard.load(Ordering::SeqCst))
     }
 
     pub(crate) fn may_renew(&self, now: Instant) -> bool {
-        now < self.0.renewable_until && !self.0.lost.load(Ordering::SeqCst)
+        let renewable_for = Duration::from_nanos(self.0.renewable_for.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.0.claim_sent) < renewable_for && !self.0.lost.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn is_in_transaction(&self) -> bool {
-        self.0.timing.in_transaction
-    }
-
-    /// Returns true if renewals are sent to the store. An open transaction needs none, since it excludes takeovers.
-    pub(crate) fn renews_in_store(&self) -> bool {
-        self.0.timing.renews
+    /// Lets renewals end `max_run` after the start of a handler that has waited for its turn. They do not end before its start.
+    pub(crate) fn run_from(&self, start: Option<Instant>) {
+        let waited = start.map(|start| start.saturating_duration_since(self.0.claim_sent));
+        let end = waited.map_or(u64::MAX, |waited| nanos(waited.saturating_add(self.0.timing.max_run)));
+        self.0.renewable_for.store(end, Ordering::Relaxed);
     }
 
     pub(crate) fn extend(&self, claim_sent: Instant) {
@@ -282,7 +276,7 @@ impl Lease {
     pub(crate) fn blocked(&self, now: Instant) -> Option<Duration> {
         let last_poll = self.0.claim_sent + Duration::from_nanos(self.0.last_poll.load(Ordering::Relaxed));
         let blocked = now.saturating_duration_since(last_poll);
-        let is_new = blocked > self.heartbeat() * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
+        let is_new = blocked > self.0.timing.heartbeat * 7 / 4 && !self.0.reported.swap(true, Ordering::Relaxed);
         is_new.then_some(blocked)
     }
 
@@ -391,10 +385,10 @@ pub(crate) mod tests {
         let (renewed, inside) =
             (lease(now, |_| {}), lease(now, |timing| (timing.renews, timing.in_transaction) = (false, true)));
         assert_eq!(
-            [&renewed, &inside].map(|lease| (lease.renews_in_store(), lease.is_in_transaction())),
+            [&renewed, &inside].map(|lease| (lease.timing().renews, lease.timing().in_transaction)),
             [(true, false), (false, true)]
         );
-        assert_eq!(renewed.step_retention(), Duration::from_secs(70));
+        assert_eq!(renewed.timing().step_retention, Duration::from_secs(70));
         assert!(renewed.is_same(&renewed.clone()) && !renewed.is_same(&inside));
     }
 }

@@ -145,7 +145,7 @@ pub enum Event<'a> {
         /// The store's error.
         error: &'a StoreError,
     },
-    /// The lease was lost while the handler ran.
+    /// The lease was lost while the handler ran, or waited for its turn.
     LeaseLost,
     /// The run's task was not polled for two heartbeats, so something blocks its runtime: a handler that computes, or
     /// waits without `.await`.

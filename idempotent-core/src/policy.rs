@@ -302,6 +302,13 @@ impl Policy {
         self.on_in_flight == Some(OnInFlight::Ack)
     }
 
+    /// Returns true if a crash of its process ends a run for good, so that its message never runs again without an operator.
+    #[must_use]
+    pub fn ends_at_a_crash(&self, scene: &Scene) -> bool {
+        let policy = ResolvedPolicy::from(self.or(Self::of(scene)));
+        policy.on_expiry == OnExpiry::Park || policy.max_attempts() == 1
+    }
+
     /// Returns true if a [`window`](Self::window) above zero is in force.
     #[must_use]
     pub fn has_window(&self) -> bool {

@@ -85,7 +85,7 @@ pub enum Rejection {
     /// The key or the fingerprint cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The lease was lost while the handler ran. Another worker may be running: do nothing more for this delivery.
+    /// The lease was lost while the handler ran, or before it started. Another worker may be running: do nothing more for this delivery.
     #[error("the lease was lost while the handler ran; another worker may have taken over")]
     LeaseLost,
     /// The handler ran, but the store did not record the result in time.

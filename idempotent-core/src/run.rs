@@ -43,7 +43,7 @@ pub(crate) use self::report::Report;
 use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
-use crate::executor::{BatchItem, Call, ClaimAdmission, DeliveryContext, Executor, Handler, Withdrawal};
+use crate::executor::{BatchItem, Call, DeliveryContext, Executor, Handler, Withdrawal};
 use crate::outcome::{OutcomeSlot, SummarySlot};
 use crate::{Codec, Outcome, Rejection, ReplyStrategy, RunSummary, codec};
 
@@ -126,7 +126,7 @@ where
 #[doc(hidden)]
 pub fn run_delivery<P, C, R, F, Fut>(
     executor: Executor,
-    admission: Option<Arc<dyn ClaimAdmission>>,
+    delivery: DeliveryContext,
     slot: Arc<dyn SummarySlot>,
     call: Call,
     handler: Handler<P, C, R, F>,
@@ -140,8 +140,6 @@ where
     async move {
         let inner = OutcomeSlot::OfDelivery(Arc::downgrade(&slot));
         let slot = OutcomeSlot::Shared(slot);
-        let delivery =
-            admission.map_or_else(DeliveryContext::new, |admission| DeliveryContext::new().admission(admission));
         let context = TaskContext { slot: Some(inner), delivery, ..TaskContext::current() };
         let begun = catch_unwind(AssertUnwindSafe(|| begin(&executor.0, context, call, handler)));
         let run = match begun {

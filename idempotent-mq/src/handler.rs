@@ -10,10 +10,11 @@ mod service;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, Either};
+use futures_util::future::BoxFuture;
 use idempotent_core::__private::SummarySlot;
 use idempotent_core::__private::admission::ClaimAdmission;
 use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::annotated::AnnotatedHandler;
 pub(crate) use self::batched::BatchHandler;
@@ -37,6 +38,11 @@ pub(crate) trait DeliveryHandler: Send + Sync {
     /// Returns the handler's own policy, or `None` if the consumer cannot know it.
     fn policy(&self) -> Option<Policy>;
 
+    /// Returns true if the runs of this handler wait for a permit of [`ConsumerContext::turns`] after their claim.
+    fn claims_ahead(&self) -> bool {
+        false
+    }
+
     /// Checks the handler against the concurrency of its consumer.
     fn check(&self, _concurrency: usize) -> Result<(), SetupError> {
         Ok(())
@@ -53,8 +59,10 @@ pub(crate) struct ConsumerContext {
     pub(crate) group: Arc<str>,
     /// The facts about all deliveries of this consumer.
     pub(crate) known: DeliveryContext,
-    /// The admission of claims, for handlers whose keys the consumer claims.
-    pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
+    /// The facts for handlers whose keys the consumer claims.
+    pub(crate) claims: DeliveryContext,
+    /// A permit for each handler that may run, if the consumer claims ahead.
+    pub(crate) turns: Option<Arc<Semaphore>>,
 }
 
 /// A decoded delivery that is ready to run.
@@ -122,20 +130,10 @@ pub(crate) fn guarded<R>(read: impl FnOnce() -> Result<R, UnusableDelivery>) -> 
     })
 }
 
-/// Runs a claim of the consumer, which passes the admission if there is one. Called in the task of the run.
-fn admitted<F: Future>(admission: Option<Arc<dyn ClaimAdmission>>, run: F) -> impl Future<Output = F::Output> {
-    match admission {
-        Some(admission) => {
-            Either::Left(Executor::scope_without_executor(DeliveryContext::new().admission(admission), run))
-        }
-        None => Either::Right(run),
-    }
-}
-
 impl ConsumerContext {
     pub(crate) fn admit_by(&mut self, admission: Arc<dyn ClaimAdmission>) {
         self.known = self.known.clone().admission(admission.clone());
-        self.admission = Some(admission);
+        self.claims = self.claims.clone().admission(admission);
     }
 
     pub(crate) fn identity<T>(&self, key: &KeyFrom<T>, message: &Message<T>) -> Identity {

@@ -208,4 +208,11 @@ mod tests {
         }
         assert_eq!(join(&mut settled, &[1]), 0, "the tags after the first one are no longer recorded");
     }
+
+    #[test]
+    fn a_delivery_that_was_given_back_is_passed_to_the_task() {
+        let (requests, mut receiver) = mpsc::unbounded_channel();
+        AckBatcher(requests).note_given_back(7);
+        assert!(matches!(receiver.try_recv(), Ok(AckRequest::GivenBack(7))));
+    }
 }

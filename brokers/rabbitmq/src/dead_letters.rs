@@ -290,3 +290,34 @@ impl fmt::Debug for RabbitDeadLetters {
         f.debug_struct("RabbitDeadLetters").field("broker", broker).field("queue", queue).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
+
+    use super::*;
+
+    #[test]
+    fn a_queue_that_cannot_be_written_is_a_permanent_error_and_a_broken_connection_is_none() {
+        let denied = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
+        let cut = || std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
+        for (failure, kind, text) in [
+            (PublishFailure::Unroutable, SourceErrorKind::Fatal, "does not exist"),
+            (PublishFailure::Nacked, SourceErrorKind::Transient, "check whether the queue is full"),
+            (
+                PublishFailure::Broken { error: lapin::ErrorKind::ProtocolError(denied).into(), unsent: false },
+                SourceErrorKind::Fatal,
+                "cannot be written",
+            ),
+            (PublishFailure::Broken { error: cut(), unsent: true }, SourceErrorKind::Transient, "before sending"),
+            (
+                PublishFailure::Broken { error: cut(), unsent: false },
+                SourceErrorKind::Transient,
+                "possibly in the queue",
+            ),
+        ] {
+            let error = not_put_back(failure);
+            assert!(error.kind() == kind && error.to_string().contains(text), "{error}");
+        }
+    }
+}

@@ -282,3 +282,27 @@ async fn bind_exchange(channel: &Channel, to: &str, from: &str, matching: &Field
     let options = ExchangeBindOptions::default();
     channel.exchange_bind(to.into(), from.into(), ShortString::default(), options, field_table(matching)).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_shows_its_destination_its_exit_and_what_the_broker_adds() {
+        let delay = Duration::from_millis(300);
+        let to_queue = DelayTopology::quorum().path(delay, &Route::queue("orders"));
+        let to_exchange = DelayTopology::plugin().path(delay, &Route::exchange("payments", "paid"));
+        assert_eq!([to_queue.is_to_queue(), to_exchange.is_to_queue()], [true, false]);
+        assert_eq!([to_queue.exit(), to_exchange.exit()], [format!("{BASE}.deliver"), to_exchange.entry()]);
+        // Levels of 200 and 100 ms, and a key of 6 bytes.
+        assert_eq!([to_queue.added_bytes(), to_exchange.added_bytes()], [600 + 2 * 206, 600]);
+    }
+
+    #[test]
+    fn a_declared_plugin_is_known_until_all_is_declared_again() {
+        let declared = DeclaredSteps::default();
+        assert!(!declared.has_plugin());
+        declared.note_plugin();
+        assert!(declared.has_plugin() && declared.clear() && !declared.has_plugin());
+    }
+}

@@ -79,4 +79,24 @@ mod tests {
         assert_eq!(headers.all("list").collect::<Vec<_>>(), [b"x", b"7"]);
         assert_eq!((headers.first("table.a"), headers.first("void")), (Some(&b"-3"[..]), None));
     }
+
+    #[test]
+    fn an_integer_of_any_width_is_read() {
+        let small = [
+            AMQPValue::ShortShortInt(-3),
+            AMQPValue::ShortInt(-3),
+            AMQPValue::LongInt(-3),
+            AMQPValue::LongLongInt(-3),
+            AMQPValue::LongString("-3".into()),
+        ];
+        assert!(small.iter().all(|value| integer(value) == Some(-3)));
+        let large = [
+            AMQPValue::ShortShortUInt(200),
+            AMQPValue::ShortUInt(200),
+            AMQPValue::LongUInt(200),
+            AMQPValue::Timestamp(200),
+        ];
+        assert!(large.iter().all(|value| integer(value) == Some(200)));
+        assert_eq!([AMQPValue::Timestamp(u64::MAX), AMQPValue::Void].map(|value| integer(&value)), [None, None]);
+    }
 }

@@ -233,6 +233,7 @@ mod tests {
             assert!(error.kind() == PublishErrorKind::Refused && error.to_string().contains("255 bytes"), "{error}");
         }
         let longest = "k".repeat(MAX_SHORT_STRING);
-        assert!(EncodedMessage::new(&message(&longest, &longest), &RabbitProperties::default()).is_ok());
+        let message = message(&longest, &longest).header(&*longest, "").business_key(&*longest);
+        assert!(EncodedMessage::new(&message, &RabbitProperties::default()).is_ok());
     }
 }

@@ -149,6 +149,8 @@ impl fmt::Debug for BrokerUrl {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
+
     use super::*;
 
     #[test]
@@ -165,5 +167,31 @@ mod tests {
     fn a_heartbeat_in_the_url_overrides_the_default() {
         let heartbeat = |url| BrokerUrl::parse(url).unwrap().0.query.heartbeat;
         assert_eq!((heartbeat("amqp://h"), heartbeat("amqp://h?heartbeat=3")), (Some(10), Some(3)));
+    }
+
+    #[test]
+    fn an_error_of_connecting_has_the_remedy_of_its_cause() {
+        let url = BrokerUrl::parse("amqp://broker").unwrap();
+        let protocol = |kind, text: &str| {
+            lapin::Error::from(ErrorKind::ProtocolError(AMQPError::new(AMQPErrorKind::Hard(kind), text.into())))
+        };
+        let not_allowed = |text| protocol(AMQPHardError::NOTALLOWED, text);
+        let denied = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "ACCESS_REFUSED".into());
+        let io = |kind, text: &str| lapin::Error::from(io::Error::new(kind, text));
+        let network = lapin::Error::from(io::Error::from_raw_os_error(110));
+        for (error, remedy) in [
+            (ErrorKind::ProtocolError(denied).into(), "check the user and password"),
+            (not_allowed("NOT_ALLOWED - vhost shop not found"), "check the vhost in the URL"),
+            (not_allowed("NOT_ALLOWED - access to vhost 'shop' refused for user 'a'"), "set_permissions"),
+            (not_allowed("NOT_ALLOWED - connection limit"), "see the log of the broker"),
+            (protocol(AMQPHardError::INTERNALERROR, "INTERNAL_ERROR"), "see the log of the broker"),
+            (unanswered(), "check that the broker is not overloaded"),
+            (network, "the network with its firewalls"),
+            (io(io::ErrorKind::InvalidData, "invalid peer certificate"), "the certificate must name the host"),
+            (io(io::ErrorKind::InvalidData, "corrupt message"), "use the port for TLS"),
+        ] {
+            let text = url.explain(&error);
+            assert!(text.contains(remedy), "{error:?}: {text}");
+        }
     }
 }

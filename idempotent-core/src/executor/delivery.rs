@@ -1,5 +1,8 @@
 //! The description of a delivery, which a consumer passes to the runs inside its handler.
+use std::num::NonZeroU32;
 use std::sync::Arc;
+
+use tokio::sync::Semaphore;
 
 use super::claim_admission::ClaimAdmission;
 use crate::Redelivery;
@@ -12,9 +15,11 @@ use crate::Redelivery;
 #[must_use]
 pub struct DeliveryContext {
     pub(crate) redelivery: Option<Arc<Redelivery>>,
-    pub(crate) attempt: Option<u32>,
+    pub(crate) attempt: Option<NonZeroU32>,
     pub(crate) is_logged: bool,
     pub(crate) admission: Option<Arc<dyn ClaimAdmission>>,
+    /// A permit for each handler that may run at the same time.
+    pub(crate) turns: Option<Arc<Semaphore>>,
 }
 
 impl DeliveryContext {
@@ -39,7 +44,7 @@ impl DeliveryContext {
     /// records survive a failure, only the recorded count matters. Several successive runs of one handler share the
     /// attempt, since the message is retried as a whole.
     pub fn attempt(mut self, attempt: u32) -> Self {
-        self.attempt = Some(attempt);
+        self.attempt = NonZeroU32::new(attempt);
         self
     }
 
@@ -50,6 +55,16 @@ impl DeliveryContext {
     /// resends this very message.
     pub fn logged(mut self) -> Self {
         self.is_logged = true;
+        self
+    }
+
+    /// Lets a handler start when it has a permit of this semaphore, which it waits for after its claim. A consumer thereby claims keys
+    /// ahead of its handlers.
+    ///
+    /// The lease of a waiting run is renewed. If the run is dropped, its key is released, and its attempt is not counted.
+    #[doc(hidden)]
+    pub fn turns(mut self, turns: Arc<Semaphore>) -> Self {
+        self.turns = Some(turns);
         self
     }
 

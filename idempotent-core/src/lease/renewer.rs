@@ -74,7 +74,7 @@ impl LeaseRenewer {
     /// Renews `lease` at each heartbeat until the returned guard is dropped. The lease is lost at its local guard.
     pub(crate) fn add(self: &Arc<Self>, lease: &Lease, now: Instant) -> RenewalGuard<'_> {
         // A slow claim has used up part of its lease, so the first renewal comes sooner.
-        let due = now + lease.heartbeat().min(lease.guard().saturating_duration_since(now) / 2);
+        let due = now + lease.timing().heartbeat.min(lease.guard().saturating_duration_since(now) / 2);
         let mut table = self.table();
         let slot = table.free_slots.pop().unwrap_or_else(|| {
             table.entries.push(None);
@@ -83,7 +83,7 @@ impl LeaseRenewer {
         table.entries[slot] = Some(RenewalEntry { lease: lease.clone(), due, not_before: now });
         table.has_new_entries = true;
         // An overdue driver may belong to a runtime that is blocked.
-        let late = table.next_due.is_some_and(|next| next + lease.heartbeat() / 8 <= now);
+        let late = table.next_due.is_some_and(|next| next + lease.timing().heartbeat / 8 <= now);
         let sooner = late || table.next_due.is_none_or(|next| due < next);
         if sooner {
             // Set here, so that a driver that never scans again is detected.
@@ -110,10 +110,10 @@ impl LeaseRenewer {
                 if lease.guard() <= now {
                     return self.report_lost(lease);
                 }
-                if self.is_late(now, lease.heartbeat() / 8) {
+                if self.is_late(now, lease.timing().heartbeat / 8) {
                     self.start_driver();
                 }
-                self.clock.sleep_until(lease.guard().min(now + lease.heartbeat() * 5 / 4)).await;
+                self.clock.sleep_until(lease.guard().min(now + lease.timing().heartbeat * 5 / 4)).await;
             }
         };
         tokio::select! {
@@ -174,7 +174,7 @@ impl LeaseRenewer {
         let mut table = self.table();
         for slot in &mut table.entries {
             let Some(entry) = slot else { continue };
-            let (guard, heartbeat) = (entry.lease.guard(), entry.lease.heartbeat());
+            let (guard, heartbeat) = (entry.lease.guard(), entry.lease.timing().heartbeat);
             if guard <= now {
                 lost.extend(slot.take().map(|entry| entry.lease));
                 continue;
@@ -186,7 +186,7 @@ impl LeaseRenewer {
                 let late = if on_renewal_thread { entry.lease.blocked(now) } else { None };
                 blocked.extend(late.map(|blocked| (entry.lease.clone(), blocked)));
                 entry.not_before = now + heartbeat / 2;
-                match entry.lease.renews_in_store() {
+                match entry.lease.timing().renews {
                     true => renew.push(entry.lease.clone()),
                     false => entry.lease.extend(now),
                 }

@@ -68,7 +68,7 @@ impl<'e> Attempt<'e> {
         let release = self.prepare_release(ReleaseKind::Refund, "not started").await;
         // A missing confirmation only delays the next run: the lease expires.
         let until = self.engine.clock.now() + self.lease.length() / 10;
-        let _ = self.engine.before(|| until, self.store().release(self.lease.held(), &release)).await;
+        let _ = self.engine.before(|| until, self.store().release(self.lease.settling_handle(), &release)).await;
         self.guard.disarm();
         self.wake_waiters();
     }

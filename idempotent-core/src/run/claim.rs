@@ -1,4 +1,5 @@
 //! The claim: requests the key from the store, and retries if the answer may be lost.
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,7 @@ pub(super) fn handle_reply<'e>(
     match reply.answer {
         Ok(Claim::Acquired(grant)) => {
             let mut grant = guard.prepared.without_issue(grant);
-            grant.attempt = grant.attempt.max(guard.prepared.delivery_attempt.unwrap_or_default());
+            grant.attempt = grant.attempt.max(guard.prepared.delivery_attempt.map_or(0, NonZeroU32::get));
             guard.granted(grant.fencing);
             // The observer may take its time, so the clock is read after the event.
             report.record_grant(&grant);

@@ -1,4 +1,5 @@
 //! A call that is ready to be claimed.
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) struct Prepared {
     /// The store that runs this call in its transaction.
     pub(crate) transaction_store: Option<Arc<dyn TransactionalRun>>,
     /// The attempt according to the delivery, for runs whose recorded count is rolled back with their transaction.
-    pub(crate) delivery_attempt: Option<u32>,
+    pub(crate) delivery_attempt: Option<NonZeroU32>,
 }
 
 /// The predecessor of a call by its key, or the position of the call in a stream.

@@ -3,6 +3,7 @@ use std::future::Future;
 
 use super::classify::{Classified, RetryDecision, classify};
 use super::report::Report;
+use crate::clock::unless;
 use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
 use crate::executor::Handler;
@@ -14,7 +15,7 @@ use crate::{Codec, Event, Outcome, ReplyStrategy};
 pub(crate) async fn run_unprotected<P, C, R, F, Fut>(
     engine: &Engine,
     policy: &ResolvedPolicy,
-    context: TaskContext,
+    mut context: TaskContext,
     mut report: Report<'_>,
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
@@ -25,6 +26,16 @@ where
     Fut: Future<Output = R>,
 {
     let (run, handler) = handler.take();
+    let _turn = match context.delivery.turns.take() {
+        Some(turns) => {
+            let turn = unless(turns.acquire_owned(), || engine.grace_ended()).await;
+            if engine.is_draining() {
+                return report.reject(&handler, draining_rejection());
+            }
+            turn.ok()
+        }
+        None => None,
+    };
     report.started();
     report.event(&Event::RunsUnprotected);
     // The context has no lease of its own, and keeps the leases of the runs around it.

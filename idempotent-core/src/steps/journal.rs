@@ -94,7 +94,7 @@ impl StepJournal {
     /// Loads the records of this run and of earlier runs.
     async fn load(&self, lease: &Lease, name: &str) -> Result<(), Rejection> {
         let journal = journal(lease, name)?;
-        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
+        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.timing().step_retention)).await? {
             StoredSteps::Steps(steps) => self.table().stored = steps,
             StoredSteps::Lost { .. } => return Err(Rejection::LeaseLost),
         }
@@ -113,7 +113,7 @@ impl StepJournal {
         self.check_room(&step)?;
         let journal = journal(lease, name)?;
         let settled =
-            retry_until_guard(lease, name, || journal.note(lease.held(), &step, lease.step_retention())).await?;
+            retry_until_guard(lease, name, || journal.note(lease.held(), &step, lease.timing().step_retention)).await?;
         self.apply_recorded(&step, settled)
     }
 
@@ -207,7 +207,7 @@ impl StepJournal {
     async fn is_committed(&self, lease: &Lease, place: u32, name: &str) -> Result<bool, Rejection> {
         self.record(lease, name, place, StepState::Intended, None).await?;
         let journal = journal(lease, name)?;
-        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
+        match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.timing().step_retention)).await? {
             StoredSteps::Steps(steps) => {
                 Ok(steps.iter().any(|step| &*step.name == name && step.state == StepState::Done))
             }
@@ -256,7 +256,7 @@ impl StepTable {
 }
 
 fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn StepStore, Rejection> {
-    if lease.is_in_transaction() {
+    if lease.timing().in_transaction {
         return Err(StepError::InTransaction { step: name.into() }.into());
     }
     let journal = lease.store().capabilities().steps;

@@ -230,7 +230,7 @@ impl<F, C> Step<'_, F, C> {
     /// Begins a step in its run's transaction, without reading or recording anything.
     fn begin_in_transaction(&mut self) -> Result<(), Rejection> {
         let lease = self.take_lease()?;
-        if !lease.is_in_transaction() {
+        if !lease.timing().in_transaction {
             let why = "its run has none; use `step_in` for a step with its own transaction".into();
             return Err(StepError::NoTransaction { step: self.name.into(), why }.into());
         }

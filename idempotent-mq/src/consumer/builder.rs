@@ -19,6 +19,7 @@ pub struct ConsumerBuilder<S: Source> {
     context: ConsumerContext,
     concurrency: usize,
     prefetch: Option<usize>,
+    claims_ahead: usize,
     grace: Duration,
     schedule: Option<Schedule>,
     max_deliveries: Option<u32>,
@@ -43,6 +44,7 @@ pub(crate) struct ConsumerParts<S: Source> {
     pub(crate) max_body: usize,
     pub(crate) alert_after: u32,
     pub(crate) concurrency: usize,
+    pub(crate) claims_ahead: usize,
     pub(crate) prefetch: usize,
     pub(crate) grace: Duration,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
@@ -69,9 +71,16 @@ impl<S: Source> ConsumerBuilder<S> {
     pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
         Self {
             source,
-            context: ConsumerContext { executor, group, known: DeliveryContext::new(), admission: None },
+            context: ConsumerContext {
+                executor,
+                group,
+                known: DeliveryContext::new(),
+                claims: DeliveryContext::new(),
+                turns: None,
+            },
             concurrency: 8,
             prefetch: None,
+            claims_ahead: 1,
             grace: Duration::from_secs(10),
             schedule: None,
             max_deliveries: None,
@@ -100,6 +109,28 @@ impl<S: Source> ConsumerBuilder<S> {
     /// Twice the concurrency
     pub fn prefetch(mut self, deliveries: usize) -> Self {
         self.prefetch = Some(deliveries);
+        self
+    }
+
+    /// Sets the number of deliveries whose keys are claimed while all handlers run: up to 100,000. A handler that ends is then followed by
+    /// one whose key is claimed already, and the completion of one message travels with the claim of the next.
+    ///
+    /// Only [keyed](crate::Messages::keyed) handlers of one message claim ahead. At most [`prefetch`](Self::prefetch) deliveries are held,
+    /// so a prefetch that equals the concurrency leaves none to claim ahead. The lease of a claimed delivery that waits is renewed. When
+    /// the consumer stops, or the broker revokes the delivery, its key is released, and its attempt is not counted. The next consumer may
+    /// defer such a message once, if it arrives before the release.
+    ///
+    /// A crash leaves the claimed keys in flight until their leases expire, and counts an attempt of each, as for running handlers. With a
+    /// policy that parks a key after a crash or permits one run, a consumer therefore claims nothing ahead.
+    ///
+    /// Deliveries of one [ordering key](crate::Messages::ordered_by) are not claimed ahead of each other. Without an ordering key, the
+    /// message whose claim is answered first runs first, even with one handler. With 0, a consumer with one handler starts messages in the
+    /// order of their arrival, and records the end of each before the next one starts.
+    ///
+    /// # Default
+    /// 1
+    pub fn claim_ahead(mut self, deliveries: usize) -> Self {
+        self.claims_ahead = deliveries;
         self
     }
 
@@ -243,6 +274,11 @@ impl<S: Source> ConsumerBuilder<S> {
         let max_runs = policy.max_runs(&Scene::Mq);
         let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));
         let max_deliveries = self.max_deliveries.or_else(generous).filter(|_| capabilities.counts);
+        let claims_ahead = if work.claims_ahead() && !policy.ends_at_a_crash(&Scene::Mq) {
+            self.claims_ahead.min(prefetch - self.concurrency)
+        } else {
+            0
+        };
         let probe = self.probe()?;
         let namespace = self.context.executor.namespace();
         // With the length, so that no two pairs give one name.
@@ -259,6 +295,7 @@ impl<S: Source> ConsumerBuilder<S> {
             max_body: self.max_body,
             alert_after: self.alert_after,
             concurrency: self.concurrency,
+            claims_ahead,
             prefetch,
             grace: self.grace,
             log: self.log,
@@ -289,6 +326,9 @@ impl<S: Source> ConsumerBuilder<S> {
         ensure(self.concurrency <= MOST_HANDLERS, &|| {
             let handlers = self.concurrency;
             format!("concurrency is {handlers}, it must not be above {MOST_HANDLERS}")
+        })?;
+        ensure(self.claims_ahead <= MOST_HANDLERS, &|| {
+            format!("claim_ahead is {}, it must not be above {MOST_HANDLERS}", self.claims_ahead)
         })?;
         ensure(prefetch <= MOST_HELD, &|| format!("prefetch is {prefetch}, it must not be above {MOST_HELD}"))?;
         ensure(self.grace <= LONGEST_GRACE, &|| {

@@ -44,6 +44,8 @@ pub(crate) struct DecisionContext {
     pub(crate) stopping: bool,
     /// The sender resends the message if its run dies.
     pub(crate) resent: bool,
+    /// The handler has begun.
+    pub(crate) begun: bool,
 }
 
 impl SettlementRules {
@@ -52,7 +54,7 @@ impl SettlementRules {
         &self,
         ended: &HandlerEnd,
         delivery: &Delivery,
-        DecisionContext { stopping, resent }: DecisionContext,
+        DecisionContext { stopping, resent, begun }: DecisionContext,
         bits: impl FnOnce() -> u128,
     ) -> Decision {
         let Some(RunSummary { outcome, attempt, acks_in_flight, .. }) = &ended.captured else {
@@ -80,7 +82,7 @@ impl SettlementRules {
                         _ => reason,
                     },
                 },
-                Disposition::Retry { after } => retry(after, is_attempt(other), other.name()),
+                Disposition::Retry { after } => retry(after, begun && is_attempt(other), other.name()),
                 // A variant of a later version is not known to mean success.
                 _ => retry(SOON, false, other.name()),
             },
@@ -140,7 +142,7 @@ mod tests {
         let captured = Some(RunSummary::new(outcome, None, None));
         let ended = HandlerEnd { captured, verdict: HandlerResult::Done, rejection: None };
         let delivery = Delivery::new(Position::of("orders"), Vec::new());
-        rules.decide(&ended, &delivery, DecisionContext { stopping, resent: false }, || 0)
+        rules.decide(&ended, &delivery, DecisionContext { stopping, resent: false, begun: true }, || 0)
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The current state of a consumer, for metrics.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
 
 use super::ConsumerCounters;
 
@@ -22,6 +25,7 @@ pub struct ConsumerGauges {
 #[derive(Debug, Default)]
 pub(super) struct GaugeCells {
     running: AtomicU64,
+    turns: OnceLock<Arc<Semaphore>>,
     capacity: AtomicU64,
     paused: AtomicBool,
     failed_nodes: AtomicU64,
@@ -33,10 +37,12 @@ impl ConsumerCounters {
     #[must_use]
     pub fn gauges(&self) -> ConsumerGauges {
         let (cells, counts) = (self.gauge_cells(), self.counts());
+        let capacity = cells.capacity.load(Ordering::Relaxed);
+        let taken = |turns: &Arc<Semaphore>| capacity.saturating_sub(turns.available_permits() as u64);
         ConsumerGauges {
             held: counts.received.saturating_sub(counts.ended()),
-            running: cells.running.load(Ordering::Relaxed),
-            capacity: cells.capacity.load(Ordering::Relaxed),
+            running: cells.turns.get().map_or_else(|| cells.running.load(Ordering::Relaxed), taken),
+            capacity,
             paused: cells.paused.load(Ordering::Relaxed),
             failed_nodes: cells.failed_nodes.load(Ordering::Relaxed),
         }
@@ -52,6 +58,12 @@ impl ConsumerCounters {
 
     pub(super) fn set_failed_nodes(&self, nodes: usize) {
         self.gauge_cells().failed_nodes.store(nodes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts the permits that handlers have taken from this semaphore.
+    pub(super) fn count_turns(&self, turns: Arc<Semaphore>) {
+        // Called once for each consumer.
+        let _ = self.gauge_cells().turns.set(turns);
     }
 
     /// Counts a running handler until the returned guard is dropped.

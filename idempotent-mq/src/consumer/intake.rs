@@ -3,29 +3,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::__private::backoff::delay;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::{error, warn};
 
+use super::job_queue::JobQueue;
 use super::message_log::note;
 use super::state::{ConsumerState, DeliveryJob, HeldDelivery, Phase};
 use crate::time::{pause, within};
 use crate::{Position, Received, Source, SourceError, SourceErrorKind};
 
-/// An event for the dispatcher, in the order of occurrence.
-pub(super) enum IntakeEvent<Tag> {
-    Delivery(DeliveryJob<Tag>),
-    /// Some deliveries were revoked.
-    Revoked,
-    /// The source failed permanently.
-    Failed(SourceError),
-}
-
 pub(super) struct Intake<S: Source> {
     pub(super) source: S,
     pub(super) shared: Arc<ConsumerState<S::Tag>>,
-    /// The permits for unsettled deliveries.
-    pub(super) places: Arc<Semaphore>,
-    pub(super) news: mpsc::UnboundedSender<IntakeEvent<S::Tag>>,
+    pub(super) queue: Arc<JobQueue<S::Tag>>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -49,66 +38,44 @@ impl<S: Source> Intake<S> {
         let mut brake = Brake::default();
         loop {
             let most = self.shared.breaker.room().await;
-            let Some(mut places) = free(self.places.clone(), most).await else { return };
-            // The breaker may have opened while no permit was free.
+            let room = self.shared.room().await.min(most);
+            // The breaker may have opened while there was no room.
             if self.shared.breaker.rest().is_some() {
                 continue;
             }
-            match self.source.receive(places.len()).await {
+            match self.source.receive(room).await {
                 Ok(Received::Deliveries(deliveries)) => {
                     brake.received(deliveries.len());
                     let received_at = self.shared.clock().wall();
                     let (entries, noted) = note(&self.shared, &deliveries).await;
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
                         delivery.received_at = received_at;
-                        let job = DeliveryJob::new(
-                            &self.shared,
-                            HeldDelivery::new(delivery, tag, entry, noted, self.shared.breaker.clone()),
-                            places.pop(),
-                        );
+                        let held = HeldDelivery::new(delivery, tag, entry, noted, self.shared.breaker.clone());
+                        let job = DeliveryJob::new(&self.shared, held);
                         self.shared.breaker.took();
-                        self.tell(IntakeEvent::Delivery(job));
+                        self.queue.take(job);
                     }
                 }
                 Ok(Received::Revoked(areas)) => {
                     self.shared.revoke(&areas);
-                    self.tell(IntakeEvent::Revoked);
-                    drop(places);
+                    self.queue.drop_revoked();
                     if brake.is_vain(&areas, self.shared.counters.counts().settled()) {
                         rest(&self.shared, &mut brake, &vain()).await;
                     }
                 }
                 Err(error) if error.kind() == SourceErrorKind::Transient => {
-                    drop(places);
                     rest(&self.shared, &mut brake, &error).await;
                 }
                 Err(broken) => {
                     self.shared.counters.source_errors();
                     error!(target: "idempotent", group = &*self.shared.context.group,
                         error = &broken as &(dyn std::error::Error + 'static), "consumer: the source failed permanently");
-                    self.tell(IntakeEvent::Failed(broken));
+                    self.queue.fail(broken);
                     return;
                 }
             }
         }
     }
-
-    fn tell(&self, news: IntakeEvent<S::Tag>) {
-        // Fails only without a dispatcher, which outlives the intake unless the consumer is dropped.
-        let _ = self.news.send(news);
-    }
-}
-
-/// Waits for a free permit, and returns up to `most` free permits.
-async fn free(all: Arc<Semaphore>, most: usize) -> Option<Vec<OwnedSemaphorePermit>> {
-    // The semaphore is never closed.
-    let mut places = vec![all.clone().acquire_owned().await.ok()?];
-    while places.len() < most
-        && let Ok(place) = all.clone().try_acquire_owned()
-    {
-        places.push(place);
-    }
-    Some(places)
 }
 
 fn vain() -> SourceError {

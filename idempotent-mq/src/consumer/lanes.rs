@@ -14,15 +14,22 @@ impl<J> Lanes<J> {
         Self { ready: VecDeque::new(), busy: HashMap::new() }
     }
 
-    pub(crate) fn push(&mut self, lane: Option<u128>, job: J) {
+    /// Adds a job. Returns true if it is ready, and false if it waits for its lane.
+    pub(crate) fn push(&mut self, lane: Option<u128>, job: J) -> bool {
         if let Some(lane) = lane {
             if let Some(behind) = self.busy.get_mut(&lane) {
                 behind.push_back(job);
-                return;
+                return false;
             }
             self.busy.insert(lane, VecDeque::new());
         }
         self.ready.push_back((lane, job));
+        true
+    }
+
+    /// Returns true if a job is ready.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Returns the next job to run. Its lane stays busy.

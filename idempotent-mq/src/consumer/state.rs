@@ -7,7 +7,7 @@ use std::time::Duration;
 use idempotent_core::__private::{Summary, SummarySlot};
 use idempotent_core::{Alerts, Clock};
 use slab::Slab;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::SettlementRules;
@@ -39,6 +39,10 @@ pub(crate) struct ConsumerState<Tag> {
     pub(crate) postponed: PostponedRetries,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) held: Mutex<Slab<Arc<HeldDelivery<Tag>>>>,
+    /// The largest number of held deliveries.
+    pub(crate) prefetch: usize,
+    /// Wakes the intake when a delivery ends.
+    pub(crate) freed: Notify,
 }
 
 /// The phase of a consumer.
@@ -150,6 +154,18 @@ impl<Tag> ConsumerState<Tag> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for room, and returns the number of deliveries that may be received.
+    pub(crate) async fn room(&self) -> usize {
+        loop {
+            let room = self.prefetch.saturating_sub(self.held().len());
+            if room > 0 {
+                return room;
+            }
+            // A delivery that has ended since is not missed, because the notification is stored.
+            self.freed.notified().await;
+        }
+    }
+
     /// Marks deliveries in these areas as revoked, so that they are not settled.
     pub(crate) fn revoke(&self, areas: &[Position]) {
         for (_, held) in &*self.held() {
@@ -157,32 +173,29 @@ impl<Tag> ConsumerState<Tag> {
                 held.revoked.store(true, Ordering::SeqCst);
             }
         }
+        // Workers look again.
+        self.phase.send_modify(|_| {});
     }
 
     /// The time for settlements after handlers were dropped.
     pub(crate) const AFTER_CLOSE: Duration = Duration::from_secs(1);
 }
 
-/// A delivery on its way through the consumer. Dropping it counts the delivery once and frees its permit.
+/// A delivery on its way through the consumer. Dropping it counts the delivery once and makes room for another one.
 pub(crate) struct DeliveryJob<Tag> {
     pub(crate) held: Arc<HeldDelivery<Tag>>,
     pub(crate) shared: Arc<ConsumerState<Tag>>,
     /// The place among the held deliveries.
     place: usize,
     counted: bool,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<Tag> DeliveryJob<Tag> {
-    pub(crate) fn new(
-        shared: &Arc<ConsumerState<Tag>>,
-        held: HeldDelivery<Tag>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Self {
+    pub(crate) fn new(shared: &Arc<ConsumerState<Tag>>, held: HeldDelivery<Tag>) -> Self {
         let held = Arc::new(held);
         shared.counters.received();
         let place = shared.held().insert(held.clone());
-        Self { held, shared: shared.clone(), place, counted: false, _permit: permit }
+        Self { held, shared: shared.clone(), place, counted: false }
     }
 
     pub(crate) fn delivery(&self) -> &Arc<Delivery> {
@@ -201,6 +214,7 @@ impl<Tag> Drop for DeliveryJob<Tag> {
             self.shared.counters.ended(DeliveryEnd::Unsettled);
         }
         self.shared.held().try_remove(self.place);
+        self.shared.freed.notify_one();
         self.shared.breaker.over();
     }
 }

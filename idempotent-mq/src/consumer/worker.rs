@@ -1,6 +1,7 @@
 //! The worker of one delivery: runs the handler, decides, and settles. A run releases its key before it ends, and the delivery is
 //! settled afterwards.
 use std::borrow::Cow;
+use std::future::pending;
 use std::time::Duration;
 
 use idempotent_core::{Alert, AlertKind, Outcome, RunSummary};
@@ -13,7 +14,11 @@ use super::state::{ConsumerState, DeliveryJob, Phase};
 use crate::consumer::counts::DeliveryEnd;
 use crate::consumer::decision::{Decision, DecisionContext};
 use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, UnusableDelivery};
+use crate::time::pause;
 use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
+
+/// The delay of a delivery that the message log could not record.
+pub(super) const UNNOTED: Duration = Duration::from_secs(5);
 
 /// The task of a worker.
 pub(super) enum WorkerTask {
@@ -66,7 +71,7 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
     }
 }
 
-/// The result of a worker for the dispatcher.
+/// The result of a worker.
 #[derive(Default)]
 pub(super) struct WorkerResult {
     /// The delay, if the delivery is retried.
@@ -83,7 +88,8 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
         WorkerTask::Run(run) => match shared.before_it_runs(&job) {
             Some((decision, end)) => (decision, end, None),
             None => {
-                let _running = shared.counters.start_handler();
+                // A run that waits for its turn is counted by its permit.
+                let _running = shared.context.turns.is_none().then(|| shared.counters.start_handler());
                 let ended = tokio::select! {
                     biased;
                     ended = run => Some(ended),
@@ -91,6 +97,9 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
                 };
                 let (decision, end) = match &ended {
                     Some(ended) => shared.decide(ended, &job),
+                    None if !job.held.has_begun() && shared.is_expired(job.delivery()) => {
+                        (Decision::Ack, DeliveryEnd::Expired)
+                    }
                     // The run was dropped: it had not begun, or its effect is unknown and its lease must expire.
                     None => (Decision::GiveBack, DeliveryEnd::GivenBack),
                 };
@@ -142,11 +151,30 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
 }
 
 impl<Tag> DeliveryJob<Tag> {
-    /// Waits until the run must be dropped. A run that has not begun is dropped first.
+    /// Waits until the run must be dropped. A run that has not begun is dropped first. A run that may wait for its turn is also dropped
+    /// when its delivery is revoked or expires. Others are not, because the leader of a batch would fail all of its messages.
     async fn given_up(&self) {
-        self.shared.reached(Phase::Draining).await;
-        if self.held.has_begun() {
-            self.shared.reached(Phase::Closing).await;
+        let mut phases = self.shared.phase.subscribe();
+        let has_turn = self.shared.context.turns.is_some();
+        let must_end = |phase: &Phase| match self.held.has_begun() {
+            true => *phase >= Phase::Closing,
+            false => *phase >= Phase::Draining || has_turn && self.held.is_revoked(),
+        };
+        let expires = async {
+            match self.delivery().expires_at {
+                Some(end) if has_turn && !self.held.has_begun() => {
+                    pause(self.shared.clock(), end - self.shared.clock().wall()).await
+                }
+                _ => pending().await,
+            }
+            if self.held.has_begun() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            // The sender is part of the shared state, so the channel stays open.
+            _ = phases.wait_for(must_end) => {}
+            () = expires => {}
         }
     }
 }
@@ -188,8 +216,11 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             error!(target: "idempotent", group = &*self.context.group, key,
                 attempts = self.alert_after, "consumer: a message fails repeatedly");
         }
-        let circumstances =
-            DecisionContext { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
+        let circumstances = DecisionContext {
+            stopping: self.has_reached(Phase::Draining),
+            resent: job.held.is_resent(),
+            begun: job.held.has_begun(),
+        };
         let mut decision = self.rules.decide(ended, job.delivery(), circumstances, || self.bits());
         // A delivery that found the store, or the node of its key, down returns after the pause.
         if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) =

@@ -14,8 +14,7 @@ use tokio::sync::mpsc;
 use self::queue::{BatchMember, BatchQueue, MemberEvent};
 use super::keyed::{KeySettings, ResultStrategy, RunReply};
 use super::{
-    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, admitted,
-    guarded,
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
 };
 use crate::{Delivery, HandlerResult, IntoHandlerResult, Message, SetupError};
 
@@ -60,8 +59,7 @@ where
             Ok((identity.key(context.executor.namespace()).ok(), self.naming.call(identity, &message)))
         })?;
         let item = BatchEntry { call, key, message };
-        let (executor, handler, admission) =
-            (context.executor.clone(), self.handler.clone(), context.admission.clone());
+        let (executor, handler, claims) = (context.executor.clone(), self.handler.clone(), context.claims.clone());
         let gathering = self.gathering.clone();
         let run = async move {
             let (tell, mut told) = mpsc::unbounded_channel();
@@ -72,7 +70,7 @@ where
                     Some(MemberEvent::Lead(batch)) => {
                         // Boxed, because one member of a batch leads it.
                         let run = Box::pin(lead(&executor, &gathering, &*handler, batch));
-                        admitted(admission.clone(), run).await;
+                        Executor::scope_without_executor(claims.clone(), run).await;
                     }
                     Some(MemberEvent::Ended(ended)) => return ended,
                     None => return Box::pin(without_its_leader(&**executor.clock())).await,

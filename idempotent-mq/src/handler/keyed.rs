@@ -48,8 +48,8 @@ where
             let runs_unprotected = self.naming.key.or_unprotected && is_missing(&identity, context);
             Ok((!runs_unprotected).then(|| self.naming.call(identity, &message)))
         })?;
-        let (handler, executor, admission) =
-            (self.handler.clone(), context.executor.clone(), context.admission.clone());
+        let (handler, executor) = (self.handler.clone(), context.executor.clone());
+        let (claims, turns) = (context.claims.clone(), context.turns.clone());
         let run = match call {
             Some(call) => {
                 let slot = progress.clone();
@@ -62,11 +62,15 @@ where
                     }
                     handler(message).map(|answer| RunReply::Said(answer.into_handler_result()))
                 });
-                run_delivery(executor, admission, slot, call, handler)
+                run_delivery(executor, claims, slot, call, handler)
                     .map(|(reply, captured)| ended(reply, captured))
                     .boxed()
             }
             None => async move {
+                let _turn = match turns {
+                    Some(turns) => turns.acquire_owned().await.ok(),
+                    None => None,
+                };
                 progress.begin();
                 let handled = alone(Box::pin(async move { handler(message).await.into_handler_result() }));
                 HandlerEnd { captured: None, verdict: handled.await, rejection: None }
@@ -78,6 +82,10 @@ where
 
     fn policy(&self) -> Option<Policy> {
         Some(self.naming.policy)
+    }
+
+    fn claims_ahead(&self) -> bool {
+        true
     }
 
     fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {

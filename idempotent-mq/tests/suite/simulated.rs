@@ -6,6 +6,7 @@ mod breaker;
 mod bulk;
 mod chain;
 mod chain_and_sequence;
+mod claim_ahead;
 mod drain;
 mod flow;
 mod handlers;

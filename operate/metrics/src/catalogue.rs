@@ -71,7 +71,7 @@ catalogue! {
     TAKEOVERS "idempotent_takeovers_total" Counter, COUNT, ["scene", "scope"],
         "Claims that took over an expired lease.";
     LEASE_LOST "idempotent_lease_lost_total" Counter, COUNT, ["scene", "scope"],
-        "Leases that were lost while the handler ran.";
+        "Leases that were lost while the handler ran or waited for its turn.";
     RUNTIME_BLOCKED "idempotent_runtime_blocked_total" Counter, COUNT, ["scene", "scope"],
         "Runs that blocked their runtime for two heartbeats.";
     ORDER_BROKEN "idempotent_order_broken_total" Counter, COUNT, ["scene", "scope", "why", "skipped"],

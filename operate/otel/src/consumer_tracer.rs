@@ -12,7 +12,8 @@ use crate::trace_context::ExtractedContext;
 
 /// An observer that gives each delivery of a consumer a span by the messaging conventions of OpenTelemetry.
 ///
-/// The span `process {destination}` has the kind consumer, and covers the run of the handler and the settlement. A delivery that is
+/// The span `process {destination}` has the kind consumer, and covers claim, handler and settlement, and the wait of a delivery
+/// that is claimed ahead. A delivery that is
 /// settled without a run, for example because its body cannot be decoded, has the span `settle {destination}` of kind client.
 ///
 /// The span that created the message is the parent of the span, and also a link. The conventions (version

@@ -43,7 +43,7 @@ pub enum Phase {
     Waiting,
     /// Its claim was not answered.
     Claiming,
-    /// The handler is running.
+    /// The handler is running, or waits for its turn.
     Granted(Holding),
     /// The handler has ended successfully.
     Effected {

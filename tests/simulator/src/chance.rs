@@ -28,6 +28,7 @@ impl Plan {
         plan.mischief = mischief(&plan, &mut fork(seed, 3));
         plan.faults = faults(&plan, &mut fork(seed, 4));
         add_claim_intervals(&mut plan.workers, &mut fork(seed, 5));
+        add_turns(&mut plan.workers, &mut fork(seed, 6));
         plan
     }
 }
@@ -60,6 +61,7 @@ fn terms(dice: &mut Dice, lease_ms: u64, release_on_cancel: bool, unprotected: b
         release_on_cancel,
         unprotected,
         claim_interval_ms: 0,
+        turns: 0,
     }
 }
 
@@ -69,6 +71,16 @@ fn add_claim_intervals(workers: &mut [Terms], dice: &mut Dice) {
     for terms in workers {
         if dice.percent(share) {
             terms.claim_interval_ms = dice.pick(&[10, 100, 1_000]);
+        }
+    }
+}
+
+/// Limits the handlers of some workers of some plans, which then claim ahead of them.
+fn add_turns(workers: &mut [Terms], dice: &mut Dice) {
+    let share = dice.pick(&[0, 0, 50, 100]);
+    for terms in workers {
+        if dice.percent(share) {
+            terms.turns = dice.range(1, 2);
         }
     }
 }

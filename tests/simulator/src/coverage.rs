@@ -65,6 +65,7 @@ const WANTED: &[&str] = &[
     "chaos: store down",
     "chaos: store clock",
     "chaos: worker clock",
+    "chaos: a turn to wait for",
 ];
 
 impl Coverage {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use idempotent_core::{BatchItem, Codec, CodecError, DefaultReply, FencingToken, Handler, Lease, Rejection};
@@ -84,10 +85,15 @@ struct Ended {
     key: u128,
     fencing: Option<FencingToken>,
     how: How,
+    /// The number of handlers in a turn, if this is one of them.
+    in_turn: Option<Arc<AtomicU64>>,
 }
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        if let Some(in_turn) = &self.in_turn {
+            in_turn.fetch_sub(1, Ordering::Relaxed);
+        }
         let how = if std::thread::panicking() { How::Panicked } else { self.how };
         let (key, fencing) = (self.key, self.fencing);
         self.world.recorder.record(self.worker, What::HandlerEnd { key, fencing, how });
@@ -102,7 +108,13 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
         let lease = batched.clone().or_else(Lease::current);
         let fencing = lease.as_ref().map(Lease::fencing);
         let hash = hash(scope, *key);
-        let mut end = Ended { world: world.clone(), worker: worker.id, key: hash, fencing, how: How::Dropped };
+        // Neither a batch nor a nested run has a turn.
+        let limit = world.plan.workers[worker.place].turns;
+        let in_turn = (alone && *scope == ORDERS && run.batch == 0 && limit > 0).then(|| worker.in_turn.clone());
+        let running = in_turn.as_ref().map_or(0, |in_turn| in_turn.fetch_add(1, Ordering::Relaxed) + 1);
+        let how = How::Dropped;
+        let mut end = Ended { world: world.clone(), worker: worker.id, key: hash, fencing, how, in_turn };
+        assert!(running <= limit, "{running} handlers run with {limit} turns");
         let calm = world.is_calm();
         let pause = async |micros: u64| {
             // In calm times, only short waits.

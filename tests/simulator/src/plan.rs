@@ -64,6 +64,9 @@ pub struct Terms {
     pub unprotected: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub claim_interval_ms: u64,
+    /// The number of handlers that may run at the same time, or 0 without a limit. A claimed run waits for its turn.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u64,
 }
 
 /// A message, delivered until it is settled.

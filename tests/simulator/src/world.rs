@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Call, Clock, DefaultReply, Disposition, Drained, Event, Executor, Fingerprint, Handler, Observer, Outcome, Scene,
-    Store,
+    Call, Clock, DefaultReply, DeliveryContext, Disposition, Drained, Event, Executor, Fingerprint, Handler, Observer,
+    Outcome, Scene, Store,
 };
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::dice::fork;
@@ -32,6 +33,10 @@ pub(super) struct Worker {
     pub(super) wire: Wire,
     network: Network,
     ear: Ear,
+    /// The permits of handlers, if they are limited.
+    turns: Option<Arc<Semaphore>>,
+    /// The number of handlers that run in a turn.
+    pub(super) in_turn: Arc<AtomicU64>,
 }
 
 /// An observer that records terminal events.
@@ -142,7 +147,9 @@ impl World {
             .policy(Scene::Rest, self.plan.workers[place].policy())
             .build()
             .ok()?;
-        let worker = Worker { id, place, executor, clock, wire, network, ear };
+        let turns = usize::try_from(self.plan.workers[place].turns).ok().filter(|turns| *turns > 0);
+        let turns = turns.map(|turns| Arc::new(Semaphore::new(turns)));
+        let worker = Worker { id, place, executor, clock, wire, network, ear, turns, in_turn: Arc::default() };
         lock(&self.born).push(worker.clone());
         Some(worker)
     }
@@ -164,8 +171,8 @@ impl World {
             return Script { world: self, worker, name, key, payload, bare, steps: run.script }.run().await;
         }
         let print = (self.plan.fingerprints && !bare).then_some(payload);
-        let (batch, executor) = (run.batch, worker.executor.clone());
-        let job = Job { world: self.clone(), worker, scope: ORDERS, key, payload, run, batched: None };
+        let (batch, executor, turns) = (run.batch, worker.executor.clone(), worker.turns.clone());
+        let job = Job { world: self.clone(), worker: worker.clone(), scope: ORDERS, key, payload, run, batched: None };
         let (result, outcome) = if batch > 0 {
             // With an item whose key all batches share, and a copy of itself.
             let mut items = vec![(call(ORDERS, key, print), job.clone()), (call(INNER, 0, None), job.inner())];
@@ -178,7 +185,17 @@ impl World {
         } else {
             let handler =
                 Handler::<DefaultReply, Text, _, _>::new(|| handler::handle(job)).permanent(Fail::is_permanent);
-            Outcome::capture(executor.run(call(ORDERS, key, print), handler)).await
+            let running = executor.run(call(ORDERS, key, print), handler);
+            match turns {
+                Some(turns) => {
+                    if turns.available_permits() == 0 {
+                        self.recorder.record(worker.id, What::Chaos("a turn to wait for"));
+                    }
+                    let delivery = DeliveryContext::new().turns(turns);
+                    Outcome::capture(executor.scope_of_delivery(delivery, running)).await
+                }
+                None => Outcome::capture(running).await,
+            }
         };
         let returned = match &result {
             Ok(_) => Disposition::Ack,

@@ -20,7 +20,7 @@ impl LeaseRenewer {
             shared.await;
             return;
         };
-        let soon = leases.iter().map(Lease::heartbeat).min().unwrap_or_default() / 2;
+        let soon = leases.iter().map(|lease| lease.timing().heartbeat).min().unwrap_or_default() / 2;
         let answered = before(&*self.clock, self.clock.now() + soon, &mut shared).await;
         if answered == Some(true) {
             return;

@@ -9,7 +9,8 @@ use crate::world::{Job, World, again, ms, secs};
 async fn no_deliveries_are_taken_while_the_store_is_down_and_pending_ones_are_postponed() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
-    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(4)).await;
+    let process =
+        world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(4).claim_ahead(0)).await;
     let gauges = process.gauges();
     assert_eq!((gauges.held, gauges.running, gauges.capacity, gauges.paused), (0, 0, 1, false));
     process.store.down();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{BatchItem, Clock, Policy, StateKind};
-use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages, Settlement};
+use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Message, MessageHandler, Messages, Position, Settlement};
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::broker::What;
@@ -264,6 +264,23 @@ async fn the_batch_of_a_killed_process_runs_again_when_its_leases_expire() {
     assert_eq!(bulk.batches(), [["a", "b"]]);
     world.clock.advance(secs(60)).await;
     assert_eq!((bulk.attempts("a"), bulk.attempts("b"), world.broker.left()), (vec![1, 2], vec![1, 2], 0));
+}
+
+#[tokio::test]
+async fn a_revoked_leader_ends_no_other_message_of_its_batch() {
+    let world = World::new();
+    let bulk = Bulk::new(&world, ms(100));
+    let process = world.consume(Policy::new(), bulk.of(4)).await;
+    process.store.delay_reply(StoreOperation::Claim, secs(1));
+    for (partition, name) in (0..).zip(["a", "b"]) {
+        let position = Position::of("orders").partition(partition).offset(name);
+        world.broker.send_delivery(name, Delivery::new(position, Vec::new()).id(name));
+    }
+    world.clock.advance(ms(100)).await;
+    world.broker.revoke(Position::of("orders").partition(0));
+    world.clock.advance(secs(20)).await;
+    assert_eq!((process.counts().revoked, process.counts().acked, process.counts().retried), (1, 1, 0));
+    assert_eq!(bulk.attempts("b"), [1]);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ async fn a_permanent_broker_refusal_returns_the_message_ends_the_consumer_and_ac
     for ends in [again as fn(u32) -> HandlerResult, |_| HandlerResult::Done] {
         let world = World::new();
         let job = Job::ends(&world, ms(10), ends);
-        let alone = |builder: Building| builder.concurrency(1).prefetch(2);
+        let alone = |builder: Building| builder.concurrency(1).prefetch(2).claim_ahead(0);
         let process = world.consume_by(Policy::new(), job.by_id(), alone).await;
         world.broker.fail_settling(SourceErrorKind::Fatal, 1);
         world.broker.send("m1", "{}");
