@@ -249,3 +249,28 @@ impl fmt::Debug for RabbitPublisher {
         f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.url).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_at_its_limit_is_accepted_and_one_above_it_is_refused() {
+        let built = |in_flight, confirm_within, give_up_after| {
+            let builder = RabbitPublisher::builder("amqp://broker").in_flight(in_flight);
+            builder.confirm_within(confirm_within).give_up_after(give_up_after).build()
+        };
+        let (second, least) = (Duration::from_secs(1), Duration::from_nanos(1));
+        assert!(built(MAX_IN_FLIGHT, MAX_TIME, MAX_TIME).is_ok() && built(1, least, least).is_ok());
+        for (setting, built) in [
+            ("in_flight", built(0, second, second)),
+            ("in_flight", built(MAX_IN_FLIGHT + 1, second, second)),
+            ("confirm_within", built(1, Duration::ZERO, second)),
+            ("give_up_after", built(1, second, second - least)),
+            ("give_up_after", built(1, second, MAX_TIME + least)),
+        ] {
+            let text = built.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(text.contains(setting), "{setting}: {text}");
+        }
+    }
+}
