@@ -303,6 +303,7 @@ impl Policy {
     }
 
     /// Returns true if a crash of its process ends a run for good, so that its message never runs again without an operator.
+    #[doc(hidden)]
     #[must_use]
     pub fn ends_at_a_crash(&self, scene: &Scene) -> bool {
         let policy = ResolvedPolicy::from(self.or(Self::of(scene)));

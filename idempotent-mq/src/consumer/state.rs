@@ -163,6 +163,8 @@ impl<Tag> ConsumerState<Tag> {
             }
             // A delivery that has ended since is not missed, because the notification is stored.
             self.freed.notified().await;
+            // Lets the deliveries end that are about to, so that one call of the source returns several.
+            tokio::task::yield_now().await;
         }
     }
 
