@@ -123,6 +123,8 @@ impl<S: Source> ConsumerBuilder<S> {
     /// A crash leaves the claimed keys in flight until their leases expire, and counts an attempt of each, as for running handlers. With a
     /// policy that parks a key after a crash or permits one run, a consumer therefore claims nothing ahead.
     ///
+    /// A duplicate that is claimed while the first copy runs is deferred, as with several handlers.
+    ///
     /// Deliveries of one [ordering key](crate::Messages::ordered_by) are not claimed ahead of each other. Without an ordering key, the
     /// message whose claim is answered first runs first, even with one handler. With 0, a consumer with one handler starts messages in the
     /// order of their arrival, and records the end of each before the next one starts.

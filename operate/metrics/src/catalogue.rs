@@ -61,7 +61,7 @@ catalogue! {
     DELIVERIES "idempotent_deliveries_total" Counter, COUNT, ["scene", "scope", "outcome"],
         "Deliveries by outcome.";
     RUN_DURATION "idempotent_run_duration_seconds" Histogram(DURATIONS), SECONDS, ["scene", "scope", "class"],
-        "Time from the call to the outcome.";
+        "Time from the call to the outcome. Includes the wait of a message that is claimed ahead.";
     HANDLER_DURATION "idempotent_handler_duration_seconds" Histogram(DURATIONS), SECONDS, ["scene", "scope", "result"],
         "Time of the handler alone.";
     RUNS_ACTIVE "idempotent_runs_active" Gauge, COUNT, ["scene", "scope"],

@@ -27,6 +27,8 @@ where
 {
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(handler);
     let builder = Consumer::builder(source, "billing", executor).observer(ConsumerTracer::new(system)).concurrency(1);
+    // The duplicate is not claimed while the first copy runs.
+    let builder = builder.claim_ahead(0);
     let consumer = builder.build(handling).unwrap();
     let counters = consumer.counters();
     let all_are_acked = async move {

@@ -32,7 +32,7 @@ async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consum
     });
     let executor_1 = executor(&store, Policy::new());
     let process = Process::start(world.source(), "billing", &executor_1, handling, |b| {
-        b.concurrency(2).prefetch(3).grace(ms(1_000))
+        b.concurrency(2).prefetch(3).claim_ahead(0).grace(ms(1_000))
     });
     for id in ["short", "long", "waits", "not taken"] {
         world.send_id(id).await;
