@@ -1,12 +1,13 @@
 //! Events in one order: applied store calls, effects of handlers, and outcomes of runs.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, Clock, Completion, Disposition, FencingToken, Fingerprint, Key, Outcome, OwnerToken, ReleaseKind, Settled,
-    StoreErrorKind,
+    Claim, Clock, Completion, Disposition, Event as RunEvent, FencingToken, Fingerprint, Key, Outcome, OwnerToken,
+    ReleaseKind, Settled, StoreErrorKind,
 };
 
 use super::plan::Plan;
@@ -235,5 +236,24 @@ impl Told {
             let _ = writeln!(text, "unsettled: {line}");
         }
         text
+    }
+}
+
+/// An observer that records terminal events.
+#[derive(Clone, Debug)]
+pub(super) struct Ear {
+    pub(super) recorder: Recorder,
+    pub(super) worker: u32,
+    pub(super) told: Arc<AtomicU64>,
+}
+
+impl idempotent_core::Observer for Ear {
+    fn on(&self, run: &idempotent_core::RunInfo<'_>, event: &RunEvent<'_>) {
+        if let RunEvent::Ended { outcome, .. } = event {
+            self.told.fetch_add(1, Ordering::SeqCst);
+            let key = run.key.map(|key| super::lookalike::Disguise::new().of(key).hash());
+            let (fencing, outcome) = (run.fencing, (*outcome).clone());
+            self.recorder.record(self.worker, What::Ended { key, fencing, outcome });
+        }
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Call, Clock, DefaultReply, DeliveryContext, Disposition, Drained, Event, Executor, Fingerprint, Handler, Observer,
-    Outcome, Scene, Store,
+    Call, Clock, DefaultReply, DeliveryContext, Disposition, Drained, Executor, Fingerprint, Handler, Outcome, Scene,
+    Store,
 };
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::dice::fork;
-use super::events::{Recorder, Told, What};
+use super::events::{Ear, Recorder, Told, What};
 use super::handler::{self, Fail, Job, Text};
 use super::lookalike::{INNER, ORDERS, hash, identity, real};
 use super::network::{Faults, Network};
@@ -37,25 +37,6 @@ pub(super) struct Worker {
     turns: Option<Arc<Semaphore>>,
     /// The number of handlers that run in a turn.
     pub(super) in_turn: Arc<AtomicU64>,
-}
-
-/// An observer that records terminal events.
-#[derive(Clone, Debug)]
-struct Ear {
-    recorder: Recorder,
-    worker: u32,
-    told: Arc<AtomicU64>,
-}
-
-impl Observer for Ear {
-    fn on(&self, run: &idempotent_core::RunInfo<'_>, event: &Event<'_>) {
-        if let Event::Ended { outcome, .. } = event {
-            self.told.fetch_add(1, Ordering::SeqCst);
-            let key = run.key.map(|key| super::lookalike::Disguise::new().of(key).hash());
-            let (fencing, outcome) = (run.fencing, (*outcome).clone());
-            self.recorder.record(self.worker, What::Ended { key, fencing, outcome });
-        }
-    }
 }
 
 pub(super) struct World {
