@@ -34,14 +34,13 @@ pub async fn all(report: &Report, server: &RedisServer, name: &str, handlers: &[
             continue;
         }
         let rounds = Rounds::take(report, server, tasks, &modes, emptied(server)).await;
-        let line = |floor, unit, figure: fn(&Taken) -> f64, goal| {
-            let pair = rounds.pair(OURS, if floor == "four commands" { NAIVE } else { BARE }, figure);
-            let what = if unit == "us" { ", CPU here" } else { "" };
-            report.pair((server_name(), &format!("{name}{what}, to {floor}"), Some(tasks)), unit, pair, goal);
+        let line = |case: &str, unit, floor, figure: fn(&Taken) -> f64, goal| {
+            let pair = rounds.pair(OURS, floor, figure);
+            report.pair((server_name(), &format!("{name}{case}"), Some(tasks)), unit, pair, goal);
         };
-        line("bare redis-rs", "messages/s", Taken::rate, Goal::AtLeast(*goal));
-        line("bare redis-rs", "us", Taken::client, Goal::None);
-        line("four commands", "messages/s", Taken::rate, Goal::None);
+        line(", to bare redis-rs", "messages/s", BARE, Taken::rate, Goal::AtLeast(*goal));
+        line(", CPU here, to bare redis-rs", "us", BARE, Taken::client, Goal::None);
+        line(", to four commands", "messages/s", NAIVE, Taken::rate, Goal::None);
     }
 }
 
