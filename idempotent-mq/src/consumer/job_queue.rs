@@ -1,8 +1,8 @@
 //! The deliveries that wait for a handler, and the workers that take them.
 //!
 //! A worker is a task that runs one delivery after the other, and takes the next one itself: a task or a channel for each delivery
-//! would cost about as much as a claim in memory. The dispatcher hears of what is rare: a worker to start, a delivery to settle
-//! without a run, and the error of a source.
+//! would cost about as much as a claim in memory. The dispatcher starts workers, settles
+//! deliveries without a run, and handles errors of the source.
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -26,7 +26,7 @@ pub trait DeliveryObserver: fmt::Debug + Send + Sync + 'static {
 
     /// Returns a span for a delivery. The consumer runs and settles the delivery in this span, and then drops the span. The consumer
     /// calls this method when it claims the delivery's key or runs its handler. The span does not include the time for which the delivery
-    /// waited before, but that of a delivery that is [claimed ahead](crate::ConsumerBuilder::claim_ahead).
+    /// waited before. It includes the wait of a delivery that is [claimed ahead](crate::ConsumerBuilder::claim_ahead).
     ///
     /// Of a pair of observers, the first span is used.
     ///

@@ -175,7 +175,7 @@ impl<Tag> ConsumerState<Tag> {
                 held.revoked.store(true, Ordering::SeqCst);
             }
         }
-        // Workers look again.
+        // Wakes the runs that wait for their turn, so that they see the flag.
         self.phase.send_modify(|_| {});
     }
 

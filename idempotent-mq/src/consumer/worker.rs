@@ -162,9 +162,7 @@ impl<Tag> DeliveryJob<Tag> {
         };
         let expires = async {
             match self.delivery().expires_at {
-                Some(end) if has_turn && !self.held.has_begun() => {
-                    pause(self.shared.clock(), end - self.shared.clock().wall()).await
-                }
+                Some(end) if has_turn => pause(self.shared.clock(), end - self.shared.clock().wall()).await,
                 _ => pending().await,
             }
             if self.held.has_begun() {
