@@ -188,7 +188,7 @@ where
 ///     Subject::new(faults.clone()).on_clock(clock).second(store).losing(faults)
 /// }
 ///
-/// conformance!(memory_keeps_the_laws, memory(), without: [clients, planting, foreign, batch]);
+/// conformance!(memory_keeps_the_laws, memory(), without: [clients, planting, foreign]);
 /// // or, if the builder waits, and the store has all capabilities:
 /// // conformance!(server_keeps_the_laws, async { subject_on(connect().await) });
 /// # idempotent_testkit::conformance::not_on_offer(memory, &{

@@ -3,13 +3,15 @@ mod answers;
 mod completions;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::iter::repeat_with;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{JoinAll, join_all};
+use futures_util::stream::{Concat, FuturesOrdered};
+use futures_util::{FutureExt, StreamExt};
 
 use self::answers::{Answers, BatchHandlerEnd};
 use super::attempt::{AbortReason, Attempt};
@@ -24,7 +26,7 @@ use crate::engine::{Engine, KeyLookup, KnownInFlight, PendingClaim, no_answer};
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
-use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, ReplyStrategy, StoreError};
+use crate::{Claim, Codec, Event, Fingerprint, InFlight, Key, Lease, Outcome, Rejection, ReplyStrategy, StoreError};
 
 /// The answer to one item of a batch.
 #[derive(Clone, Debug)]
@@ -34,6 +36,10 @@ pub struct BatchOutput<O> {
     pub output: O,
     /// The outcome by which to settle the delivery.
     pub outcome: Outcome,
+    /// The hashed key, or `None` if the call had no usable key.
+    pub key: Option<Key>,
+    /// The number of the attempt, or `None` if the key was not granted.
+    pub attempt: Option<u32>,
 }
 
 /// An item of a batch after the claims.
@@ -50,6 +56,12 @@ enum BatchEntry<'e, T> {
     Duplicate(usize, Arc<Prepared>, Report<'e>),
     /// An earlier item has the same key with another payload. The store is asked again once that item is settled.
     PayloadDiffers(Arc<Prepared>, Report<'e>),
+}
+
+/// An item that needs another request.
+enum Unanswered<'e, T> {
+    Claim(T, Arc<Prepared>, ReleaseOnDrop<'e>),
+    NotAcquired(NotAcquired),
 }
 
 /// A claimed item with its index.
@@ -75,7 +87,9 @@ where
     }
     let (run, rules) = handler.take();
     let mut others = Vec::new();
-    let (mut batch_items, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) = (Vec::new(), Vec::new());
+    let given = items.len();
+    let (mut batch_items, mut claimed): (Vec<_>, Vec<ClaimedItem<'_>>) =
+        (Vec::with_capacity(given), Vec::with_capacity(given));
     for (index, entry) in claim_batch(engine, items, &context).await {
         match entry {
             // The last claim may have been granted long after the first.
@@ -93,7 +107,7 @@ where
             other => others.push((index, other)),
         }
     }
-    let mut answers = Answers::new(&rules);
+    let mut answers = Answers::new(&rules, given);
     if !batch_items.is_empty() {
         let nested_slot = OutcomeSlot::default();
         let ended = run_handler::<P, R, T, F, Fut>(engine, &context, &nested_slot, run, batch_items, &claimed).await;
@@ -122,8 +136,10 @@ async fn claim_batch<'e, T>(
     items: Vec<(Call, T)>,
     context: &TaskContext,
 ) -> Vec<(usize, BatchEntry<'e, T>)> {
-    let mut first_by_key: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::new();
-    let (mut to_claim, mut entries) = (Vec::new(), Vec::new());
+    let mut first_by_key: HashMap<u128, (usize, Option<Fingerprint>)> = HashMap::with_capacity(items.len());
+    let (mut to_claim, mut entries) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+    // Answered after the items that they refer to.
+    let mut duplicates = Vec::new();
     let mut began = None;
     for (index, (mut call, item)) in items.into_iter().enumerate() {
         call.transaction_store = call.transaction_store.map(CallStore::for_batch);
@@ -146,25 +162,29 @@ async fn claim_batch<'e, T>(
                         }
                     }
                 }
-                let (hash, own) = (prepared.request.key.hash(), prepared.request.fingerprint);
-                match first_by_key.get(&hash) {
-                    None => {
-                        first_by_key.insert(hash, (index, own));
+                let own = prepared.request.fingerprint;
+                match first_by_key.entry(prepared.request.key.hash()) {
+                    Entry::Vacant(vacant) => {
+                        vacant.insert((index, own));
                         to_claim.push((index, item, prepared, report));
                     }
-                    Some((_, first)) if *first != own => {
-                        entries.push((index, BatchEntry::PayloadDiffers(prepared, report)));
+                    Entry::Occupied(occupied) => {
+                        let (first, fingerprint) = occupied.get();
+                        duplicates.push((
+                            index,
+                            match *fingerprint == own {
+                                true => BatchEntry::Duplicate(*first, prepared, report),
+                                false => BatchEntry::PayloadDiffers(prepared, report),
+                            },
+                        ));
                     }
-                    Some((first, _)) => entries.push((index, BatchEntry::Duplicate(*first, prepared, report))),
                 }
             }
         }
     }
-    entries.extend(send_claims(engine, to_claim, began, context).await);
-    // Duplicates are answered after the item that they refer to.
-    entries.sort_by_key(|(index, entry)| {
-        (matches!(entry, BatchEntry::Duplicate(..) | BatchEntry::PayloadDiffers(..)), *index)
-    });
+    send_claims(engine, to_claim, began, context, &mut entries).await;
+    entries.sort_unstable_by_key(|(index, _)| *index);
+    entries.extend(duplicates);
     entries
 }
 
@@ -174,7 +194,8 @@ async fn send_claims<'e, T>(
     to_claim: Vec<(usize, T, Arc<Prepared>, Report<'e>)>,
     began: Option<Instant>,
     context: &TaskContext,
-) -> Vec<(usize, BatchEntry<'e, T>)> {
+    entries: &mut Vec<(usize, BatchEntry<'e, T>)>,
+) {
     let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own.clone())).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
@@ -195,39 +216,52 @@ async fn send_claims<'e, T>(
     };
     let batched = batch_replies.is_some();
     let mut batch_replies = batch_replies.into_iter().flatten();
-    let claims =
-        to_claim.into_iter().zip(guards).zip(known).map(|(((index, item, prepared, mut report), guard), known)| {
-            let batch_reply = if known.is_none() { batch_replies.next() } else { None };
-            let (batch_reply, pending) = batch_reply.unwrap_or_default();
-            async move {
-                let reply = match (known, batch_reply) {
-                    (Some(known), _) => {
-                        report.claim_exempt();
-                        ClaimReply::known(sent, &known)
-                    }
-                    (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
-                        report.claim_answered();
-                        ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())
-                    }
-                    (None, batch_reply) => {
-                        // Ended first: a call never waits for its own mark.
-                        drop(pending);
-                        if let Some(Err(error)) = &batch_reply {
-                            report.event(&Event::StoreFailed { step: "claim", error });
-                        }
-                        // The lease may have begun with the batch request, or when the call was admitted.
-                        let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
-                        send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await
-                    }
-                };
-                let entry = match handle_reply(engine, guard, reply, context, &mut report) {
-                    Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
-                    Ok(attempt) => BatchEntry::Claimed(item, attempt, report),
-                };
-                (index, entry)
+    let mut late = Vec::new();
+    for (((index, item, prepared, mut report), guard), known) in to_claim.into_iter().zip(guards).zip(known) {
+        let batch_reply = if known.is_none() { batch_replies.next() } else { None };
+        let (batch_reply, pending) = batch_reply.unwrap_or_default();
+        let reply = match (known, batch_reply) {
+            (Some(known), _) => {
+                report.claim_exempt();
+                ClaimReply::known(sent, &known)
             }
-        });
-    join_all(claims).await
+            (None, Some(Ok(answer))) if answer != Claim::InFlight(InFlight::Busy) => {
+                report.claim_answered();
+                ClaimReply::new(sent, false, Ok(answer)).noted(pending, &prepared.request, engine.clock.now())
+            }
+            (None, batch_reply) => {
+                // Ended first: a call never waits for its own mark.
+                drop(pending);
+                if let Some(Err(error)) = &batch_reply {
+                    report.event(&Event::StoreFailed { step: "claim", error });
+                }
+                late.push((index, Unanswered::Claim(item, prepared, guard), report));
+                continue;
+            }
+        };
+        match handle_reply(engine, guard, reply, context, &mut report) {
+            Ok(attempt) => entries.push((index, BatchEntry::Claimed(item, attempt, report))),
+            Err(not_acquired) => late.push((index, Unanswered::NotAcquired(not_acquired), report)),
+        }
+    }
+    let late = late.into_iter().map(|(index, unanswered, mut report)| async move {
+        let claimed = match unanswered {
+            Unanswered::Claim(item, prepared, guard) => {
+                // The lease may have begun with the batch request, or when the call was admitted.
+                let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
+                let reply =
+                    send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await;
+                handle_reply(engine, guard, reply, context, &mut report).map(|attempt| (item, attempt))
+            }
+            Unanswered::NotAcquired(not_acquired) => Err(not_acquired),
+        };
+        let entry = match claimed {
+            Err(not_acquired) => unclaimed_entry(engine, not_acquired, report).await,
+            Ok((item, attempt)) => BatchEntry::Claimed(item, attempt, report),
+        };
+        (index, entry)
+    });
+    entries.extend(join_all(late).await);
 }
 
 fn known_in_flight(engine: &Engine, prepared: &Prepared, now: Instant) -> Option<KnownInFlight> {
@@ -280,6 +314,18 @@ async fn claim_late<'e, P, C, R>(
     }
 }
 
+/// Awaits all futures, and returns their outputs in order.
+fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Concat<FuturesOrdered<JoinAll<F>>> {
+    // `join_all` makes a task of each of more than 30 futures, and one allocation for fewer.
+    const PART: usize = 30;
+    let mut futures = futures.into_iter().peekable();
+    let mut parts = FuturesOrdered::new();
+    while futures.peek().is_some() {
+        parts.push_back(join_all(futures.by_ref().take(PART)));
+    }
+    parts.concat()
+}
+
 async fn unclaimed_entry<'e, T>(engine: &Engine, not_acquired: NotAcquired, report: Report<'e>) -> BatchEntry<'e, T> {
     match not_acquired {
         NotAcquired::Replay(value) => BatchEntry::Consumed(value, report),
@@ -316,7 +362,7 @@ where
     tokio::select! {
         biased;
         ended = running => ended.map_or_else(BatchHandlerEnd::Panicked, BatchHandlerEnd::Replies),
-        _ = join_all(claimed.iter().map(|(_, attempt, _)| attempt.lease_lost())) => BatchHandlerEnd::Aborted(AbortReason::LeaseLost),
+        _ = all(claimed.iter().map(|(_, attempt, _)| attempt.lease_lost())) => BatchHandlerEnd::Aborted(AbortReason::LeaseLost),
         () = engine.grace_ended() => BatchHandlerEnd::Aborted(AbortReason::GraceEnded),
     }
 }

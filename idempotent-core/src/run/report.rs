@@ -196,6 +196,11 @@ impl<'e> Report<'e> {
         self.began_at
     }
 
+    /// Ends the report of an ended run, and returns the key and the attempt.
+    pub(crate) fn key_and_attempt(mut self) -> (Option<Key>, Option<u32>) {
+        (self.key.take(), self.attempt)
+    }
+
     fn observed_run(&self) -> RunInfo<'_> {
         let run = RunInfo::new(&self.scene, &self.scope, self.key.as_ref());
         RunInfo { attempt: self.attempt, fencing: self.fencing, ..run }

@@ -1,4 +1,5 @@
 //! An in-memory store, for tests and for services that run as one process.
+mod batch;
 mod entry;
 #[cfg(test)]
 mod interleavings;
@@ -32,7 +33,7 @@ use crate::{
 /// few expired records without a scan, and [`Purge`] removes the rest. Expired order tables are removed when new ones
 /// need their place.
 ///
-/// Capabilities: watch, search, purge, admin, inspect, journal, order, renewal.
+/// Capabilities: batch, watch, search, purge, admin, inspect, journal, order, renewal.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<MemoryStoreInner>);
 
@@ -262,20 +263,15 @@ const SWEEP_LIMIT: usize = 1_000;
 #[async_trait]
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let claim = || self.update(&request.key, |found, now| protocol::claim(found, request, now));
-        // A full store first removes expired records.
-        claim()
-            .or_else(|| if self.sweep(SWEEP_LIMIT) > 0 { claim() } else { None })
-            .ok_or_else(|| self.full_of_records())
+        self.claim_now(request)
     }
 
     async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
-        let renewed = self.update(&held.key, |found, now| protocol::renew(found, held, lease, now));
-        Ok(renewed.unwrap_or(Settled::Lost { now: StateKind::Absent }))
+        Ok(self.renew_now(held, lease))
     }
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
-        Ok(self.settle(&held.key, |found, now| protocol::complete(found, held, completion, now)))
+        Ok(self.complete_now(held, completion))
     }
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
@@ -288,6 +284,7 @@ impl Store for MemoryStore {
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
+            .with_batch(self)
             .with_watch(self)
             .with_search(self)
             .with_purge(self)

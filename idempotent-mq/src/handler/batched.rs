@@ -4,14 +4,14 @@ mod queue;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use idempotent_core::{BatchItem, Call, Clock, Executor, Handler, Json, Key, Policy, RunSummary};
-use tokio::sync::mpsc;
+use idempotent_core::{BatchItem, BatchOutput, Call, Clock, Executor, Handler, Json, Policy, RunSummary};
+use tokio::sync::oneshot;
 
-use self::queue::{BatchMember, BatchQueue, MemberEvent};
+use self::queue::{BatchMember, BatchQueue, Told};
 use super::keyed::{KeySettings, ResultStrategy, RunReply};
 use super::{
     ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
@@ -29,7 +29,6 @@ pub(crate) struct BatchHandler<T, F> {
 /// The call and the message of a member.
 struct BatchEntry<T> {
     call: Call,
-    key: Option<Key>,
     message: Message<T>,
 }
 
@@ -54,27 +53,22 @@ where
         progress: Arc<dyn RunProgress>,
     ) -> Result<PreparedRun, UnusableDelivery> {
         let (message, lane) = self.reading.read(context, delivery)?;
-        let (key, call) = guarded(|| {
-            let identity = context.identity(&self.naming.key, &message);
-            Ok((identity.key(context.executor.namespace()).ok(), self.naming.call(identity, &message)))
-        })?;
-        let item = BatchEntry { call, key, message };
+        let call = guarded(|| Ok(self.naming.call(context.identity(&self.naming.key, &message), &message)))?;
+        let item = BatchEntry { call, message };
         let (executor, handler, claims) = (context.executor.clone(), self.handler.clone(), context.claims.clone());
         let gathering = self.gathering.clone();
         let run = async move {
-            let (tell, mut told) = mpsc::unbounded_channel();
+            let (tell, told) = oneshot::channel();
             // The queue keeps no delivery whose worker was dropped.
             gathering.join(BatchMember { item, progress: Arc::downgrade(&progress), tell }).await;
-            loop {
-                match told.recv().await {
-                    Some(MemberEvent::Lead(batch)) => {
-                        // Boxed, because one member of a batch leads it.
-                        let run = Box::pin(lead(&executor, &gathering, &*handler, batch));
-                        Executor::scope_without_executor(claims.clone(), run).await;
-                    }
-                    Some(MemberEvent::Ended(ended)) => return ended,
-                    None => return Box::pin(without_its_leader(&**executor.clock())).await,
+            match told.await {
+                Ok(Told::Lead(item, others)) => {
+                    // Boxed, because one member of a batch leads it.
+                    let run = Box::pin(lead(&executor, &gathering, &*handler, (item, progress), others));
+                    Executor::scope_without_executor(claims, run).await
                 }
+                Ok(Told::Ended(ended)) => ended,
+                Err(_) => Box::pin(without_its_leader(&**executor.clock())).await,
             }
         };
         Ok(PreparedRun { lane, run: run.boxed() })
@@ -117,13 +111,15 @@ where
     }
 }
 
-/// Runs a batch, and sends each member its end.
+/// Runs a batch, sends each other member its end, and returns the end of the first.
 async fn lead<T, F, Fut, A>(
     executor: &Executor,
     gathering: &Arc<BatchQueue<BatchEntry<T>>>,
     handler: &F,
-    batch: Vec<BatchMember<BatchEntry<T>>>,
-) where
+    (first, own): (BatchEntry<T>, Arc<dyn RunProgress>),
+    others: Vec<BatchMember<BatchEntry<T>>>,
+) -> HandlerEnd
+where
     T: Send + 'static,
     F: Fn(Vec<BatchItem<Message<T>>>) -> Fut,
     Fut: Future<Output = Vec<A>>,
@@ -131,39 +127,44 @@ async fn lead<T, F, Fut, A>(
 {
     // Also ends the batch if this future is dropped.
     let _over = gathering.running();
-    let (mut items, mut progress, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, member) in batch.into_iter().enumerate() {
-        let BatchEntry { call, key, message } = member.item;
-        items.push((call, (at, message)));
-        progress.push(member.progress);
-        others.push((member.tell, key));
+    let size = others.len() + 1;
+    let (mut items, mut progress, mut tells) =
+        (Vec::with_capacity(size), Vec::with_capacity(size), Vec::with_capacity(size));
+    items.push((first.call, (0, first.message)));
+    progress.push(Arc::downgrade(&own));
+    for (at, BatchMember { item, progress: theirs, tell }) in (1..).zip(others) {
+        items.push((item.call, (at, item.message)));
+        progress.push(theirs);
+        tells.push(tell);
     }
-    let attempts = Arc::new(Mutex::new(vec![None; items.len()]));
-    let claimed = attempts.clone();
     let handle = Handler::<ResultStrategy, Json, _, _>::batch(move |given: Vec<BatchItem<(usize, Message<T>)>>| {
         // A dropped leader drops all members, so all of them have begun.
         progress.iter().filter_map(Weak::upgrade).for_each(|progress| progress.begin());
-        let mut mine = Vec::new();
-        for BatchItem { item: (at, message), lease, .. } in given {
+        let claimed = given.into_iter().map(|BatchItem { item: (at, message), lease, .. }| {
             if let Some(progress) = progress[at].upgrade() {
                 progress.begin_claimed();
             }
-            claimed.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(lease.attempt());
-            mine.push(BatchItem::new(message, lease));
-        }
-        handled(handler, mine)
+            BatchItem::new(message, lease)
+        });
+        handled(handler, claimed.collect())
     });
-    let answers = executor.run_batch(items, handle).await;
-    let attempts = std::mem::take(&mut *attempts.lock().unwrap_or_else(PoisonError::into_inner));
-    for ((answer, attempt), (tell, key)) in answers.into_iter().zip(attempts).zip(others) {
-        let (verdict, rejection) = match answer.output {
-            RunReply::Said(verdict) => (verdict, None),
-            RunReply::Rejected(text) => (HandlerResult::Done, Some(text)),
-        };
-        let captured = Some(RunSummary::new(answer.outcome, key, attempt));
+    let mut ends = executor.run_batch(items, handle).await.into_iter().map(ended);
+    // A batch has one answer for each item.
+    let own = ends.next().unwrap_or_else(unanswered);
+    for (end, tell) in ends.zip(tells) {
         // A member whose worker was dropped needs no answer.
-        let _ = tell.send(MemberEvent::Ended(HandlerEnd { captured, verdict, rejection }));
+        let _ = tell.send(Told::Ended(end));
     }
+    own
+}
+
+fn ended(answer: BatchOutput<RunReply>) -> HandlerEnd {
+    let (verdict, rejection) = match answer.output {
+        RunReply::Said(verdict) => (verdict, None),
+        RunReply::Rejected(text) => (HandlerResult::Done, Some(text)),
+    };
+    let captured = Some(RunSummary::new(answer.outcome, answer.key, answer.attempt));
+    HandlerEnd { captured, verdict, rejection }
 }
 
 /// Runs the handler. A panic fails all messages of the batch.
@@ -187,6 +188,10 @@ where
 async fn without_its_leader(clock: &dyn Clock) -> HandlerEnd {
     const AT_MOST: Duration = Duration::from_secs(5);
     clock.sleep_until(clock.now() + AT_MOST).await;
+    unanswered()
+}
+
+fn unanswered() -> HandlerEnd {
     HandlerEnd {
         captured: None,
         verdict: HandlerResult::Again {

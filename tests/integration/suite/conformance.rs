@@ -17,11 +17,11 @@ fn memory() -> Subject {
 const ROUNDS: u32 = 100;
 
 // The memory store has no bytes to damage, and no client has a clock that it would look at.
-conformance!(memory_store, memory().rounds(ROUNDS), without: [clients, losing, planting, foreign, batch]);
+conformance!(memory_store, memory().rounds(ROUNDS), without: [clients, losing, planting, foreign]);
 
 /// Races in many rounds.
 mod extras {
     use super::*;
 
-    conformance!(memory_store, memory(), without: [clients, losing, planting, foreign, batch]);
+    conformance!(memory_store, memory(), without: [clients, losing, planting, foreign]);
 }

@@ -223,7 +223,21 @@ fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
         let late = dice.pick(&[0.0, 0.3, 2.0]);
         Harm::Forget { key: dice.below(KEYS), after_us: dice.part(lease_us, late) }
     });
+    all.extend(overtaken(plan).filter(|_| dice.percent(30)));
     all
+}
+
+/// Pauses the first run that ignores its lost lease, before its effect, until another delivery of the key may have run.
+fn overtaken(plan: &Plan) -> Option<Mischief> {
+    let (lease_us, deliveries) = (plan.lease_us(), &plan.deliveries);
+    deliveries.iter().find_map(|first| {
+        let is_late = |run: &&Run| run.before_us > 1 && !run.polite && plan.workers[run.worker].finish;
+        let run = first.runs.first().filter(is_late)?;
+        let others = deliveries.iter().filter(|other| other.key == first.key && other.at_us >= first.at_us).skip(1);
+        let last_at = others.map(|other| other.at_us).max()?;
+        let what = Harm::Pause { worker: run.worker, us: last_at - first.at_us + 3 * lease_us };
+        Some(Mischief { at_us: first.at_us + run.before_us / 2, what })
+    })
 }
 
 /// Kills the first worker of each crowd, so that the others and a purge wait for the same lease to end.

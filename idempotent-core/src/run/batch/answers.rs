@@ -1,14 +1,12 @@
 //! The answers of a batch.
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::iter::repeat_with;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
 use super::completions::complete;
-use super::{BatchOutput, ClaimedItem};
+use super::{BatchOutput, ClaimedItem, all};
 use crate::executor::Handler;
 use crate::run::attempt::AbortReason;
 use crate::run::classify::{RetryDecision, classify};
@@ -26,9 +24,13 @@ pub(super) enum BatchHandlerEnd<V, F> {
 /// The answers so far, by index.
 pub(super) struct Answers<'a, P: ReplyStrategy<R>, C, R> {
     rules: &'a Handler<P, C, R, ()>,
-    by_index: BTreeMap<usize, BatchOutput<P::Output<R>>>,
-    /// The encoded results of the items that are done, for duplicates in the batch.
-    stored_values: HashMap<usize, Option<Arc<[u8]>>>,
+    by_index: Vec<Option<Answer<P::Output<R>>>>,
+}
+
+struct Answer<O> {
+    output: BatchOutput<O>,
+    /// The encoded result of an item that is done, for duplicates in the batch.
+    done: Option<Option<Arc<[u8]>>>,
 }
 
 impl<'a, P, C, R> Answers<'a, P, C, R>
@@ -36,12 +38,28 @@ where
     P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
-    pub(super) fn new(rules: &'a Handler<P, C, R, ()>) -> Self {
-        Self { rules, by_index: BTreeMap::new(), stored_values: HashMap::new() }
+    pub(super) fn new(rules: &'a Handler<P, C, R, ()>, items: usize) -> Self {
+        Self { rules, by_index: repeat_with(|| None).take(items).collect() }
     }
 
     pub(super) fn in_order(self) -> Vec<BatchOutput<P::Output<R>>> {
-        self.by_index.into_values().collect()
+        self.by_index.into_iter().flatten().map(|answer| answer.output).collect()
+    }
+
+    fn add(
+        &mut self,
+        index: usize,
+        output: P::Output<R>,
+        outcome: Outcome,
+        done: Option<Option<Arc<[u8]>>>,
+        report: Report<'_>,
+    ) {
+        let (key, attempt) = report.key_and_attempt();
+        self.by_index[index] = Some(Answer { output: BatchOutput { output, outcome, key, attempt }, done });
+    }
+
+    fn answer(&self, index: usize) -> Option<&Answer<P::Output<R>>> {
+        self.by_index.get(index)?.as_ref()
     }
 
     /// Settles each handled item. `nested` is the outcome of the runs inside the handler. It cannot be attributed to
@@ -64,11 +82,11 @@ where
                     report.handler_ended(HandlerEnd::Error);
                     let outcome = attempt.release_failed(&report, RetryDecision::Retry, error.into(), None).await;
                     attempt.end(&mut report, outcome.clone());
-                    (index, outcome)
+                    (index, outcome, report)
                 });
-                for (index, outcome) in join_all(released).await {
+                for (index, outcome, report) in all(released).await {
                     let output = self.rules.reject(Rejection::BatchAnswers { given, answered });
-                    self.by_index.insert(index, BatchOutput { output, outcome });
+                    self.add(index, output, outcome, None, report);
                 }
             }
             BatchHandlerEnd::Aborted(why) => {
@@ -78,15 +96,13 @@ where
                         AbortReason::GraceEnded => Outcome::Abandoned,
                     };
                     let output = self.rules.reject(attempt.abandon(why, &mut report));
-                    self.by_index.insert(index, BatchOutput { output, outcome });
+                    self.add(index, output, outcome, None, report);
                 }
             }
             BatchHandlerEnd::Panicked(panic) => {
-                join_all(
-                    claimed
-                        .into_iter()
-                        .map(|(_, mut attempt, mut report)| async move { attempt.settle_panic(&mut report).await }),
-                )
+                all(claimed
+                    .into_iter()
+                    .map(|(_, mut attempt, mut report)| async move { attempt.settle_panic(&mut report).await }))
                 .await;
                 resume_unwind(panic)
             }
@@ -110,14 +126,15 @@ where
         let settled =
             classified.into_iter().zip(by_index).map(|((index, mut attempt, mut report, answer), by_index)| {
                 let nested = nested.clone();
-                async move { (index, attempt.settle(&mut report, answer, by_index, nested, rules).await) }
+                async move {
+                    let run = attempt.settle(&mut report, answer, by_index, nested, rules).await;
+                    (index, run, report)
+                }
             });
-        for (index, mut run) in join_all(settled).await {
+        for (index, mut run, report) in all(settled).await {
             let (outcome, stored_value) = (run.outcome.clone(), run.stored_value.take());
-            if outcome == Outcome::Ran {
-                self.stored_values.insert(index, stored_value);
-            }
-            self.by_index.insert(index, BatchOutput { output: run.answer(), outcome });
+            let done = (outcome == Outcome::Ran).then_some(stored_value);
+            self.add(index, run.answer(), outcome, done, report);
         }
     }
 
@@ -125,37 +142,39 @@ where
         let outcome = Outcome::of(&rejection);
         report.end(outcome.clone());
         let output = self.rules.reject(rejection);
-        self.by_index.insert(index, BatchOutput { output, outcome });
+        self.add(index, output, outcome, None, report);
     }
 
     pub(super) fn replay(&mut self, index: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
-        match codec::decode::<C, _>(value.as_deref()) {
-            Ok(decoded) => {
-                report.end(Outcome::Replayed);
-                self.by_index.insert(index, BatchOutput { output: P::replayed(decoded), outcome: Outcome::Replayed });
+        let (output, outcome) = match codec::decode::<C, _>(value.as_deref()) {
+            Ok(decoded) => (P::replayed(decoded), Outcome::Replayed),
+            Err(cause) => {
+                let rejection = Rejection::ConsumedWithoutResult { cause: Some(cause) };
+                let outcome = Outcome::of(&rejection);
+                (self.rules.reject(rejection), outcome)
             }
-            Err(cause) => self.reject(index, Rejection::ConsumedWithoutResult { cause: Some(cause) }, report),
-        }
-        self.stored_values.insert(index, value);
+        };
+        report.end(outcome.clone());
+        self.add(index, output, outcome, Some(value), report);
     }
 
     /// Returns true if the item was answered as a duplicate. Only the store knows when its key was consumed.
     pub(super) fn is_duplicate(&self, index: usize) -> bool {
-        self.by_index.get(&index).is_some_and(|answer| answer.outcome == Outcome::Duplicate)
+        self.answer(index).is_some_and(|answer| answer.output.outcome == Outcome::Duplicate)
     }
 
     /// Answers a duplicate of an earlier item.
     pub(super) fn answer_duplicate(&mut self, index: usize, first: usize, prepared: &Prepared, report: Report<'_>) {
-        if let Some(stored_value) = self.stored_values.get(&first) {
+        let answered = self.answer(first);
+        if let Some(value) = answered.and_then(|answer| answer.done.clone()) {
             if prepared.refuses_duplicates() {
                 // The first item is done just now, so all of the window is left.
                 return self.reject(index, prepared.duplicate_rejection(prepared.policy.window), report);
             }
-            let stored_value = stored_value.clone();
-            return self.replay(index, stored_value, report);
+            return self.replay(index, value, report);
         }
         // The first item is not done: both will be redelivered, and the store decides between them.
-        let retry_after = match self.by_index.get(&first).map(|answer| answer.outcome.disposition()) {
+        let retry_after = match answered.map(|answer| answer.output.outcome.disposition()) {
             Some(Disposition::Retry { after }) => after,
             _ => Duration::from_secs(1),
         };

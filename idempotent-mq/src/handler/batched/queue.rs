@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use crate::handler::{HandlerEnd, RunProgress};
@@ -11,13 +11,13 @@ use crate::handler::{HandlerEnd, RunProgress};
 pub(super) struct BatchMember<I> {
     pub(super) item: I,
     pub(super) progress: Weak<dyn RunProgress>,
-    pub(super) tell: mpsc::UnboundedSender<MemberEvent<I>>,
+    pub(super) tell: oneshot::Sender<Told<I>>,
 }
 
-/// An event for the worker of a member.
-pub(super) enum MemberEvent<I> {
-    /// The member is the first of these, and runs them.
-    Lead(Vec<BatchMember<I>>),
+/// The message that a member waits for.
+pub(super) enum Told<I> {
+    /// The member runs its own item and those of these members.
+    Lead(I, Vec<BatchMember<I>>),
     /// The end of the member's run.
     Ended(HandlerEnd),
 }
@@ -33,6 +33,12 @@ struct QueueState<I> {
     running: usize,
 }
 
+impl<I> QueueState<I> {
+    fn is_due(&self, most: usize) -> bool {
+        !self.waiting.is_empty() && (self.running == 0 || self.waiting.len() >= most.max(1))
+    }
+}
+
 impl<I> BatchQueue<I> {
     pub(super) fn new(most: usize) -> Self {
         Self { most, state: Mutex::new(QueueState { waiting: VecDeque::new(), running: 0 }) }
@@ -43,7 +49,7 @@ impl<I> BatchQueue<I> {
         self.most
     }
 
-    /// Adds a member. The worker of the member receives the next event.
+    /// Adds a member, whose worker is then told what to do.
     pub(super) async fn join(&self, member: BatchMember<I>) {
         self.state().waiting.push_back(member);
         // Lets the deliveries that arrived together join the queue.
@@ -59,16 +65,19 @@ impl<I> BatchQueue<I> {
     /// Gives a batch to its first member, if no batch runs or the batch is full.
     fn start(&self) {
         let mut state = self.state();
-        // Drops members whose workers were dropped.
-        state.waiting.retain(|member| !member.tell.is_closed());
-        let (waiting, most) = (state.waiting.len(), self.most.max(1));
-        if waiting == 0 || state.running > 0 && waiting < most {
+        if !state.is_due(self.most) {
             return;
         }
-        let batch: Vec<_> = state.waiting.drain(..waiting.min(most)).collect();
-        let Some(leader) = batch.first().map(|member| member.tell.clone()) else { return };
+        // Drops members whose workers were dropped.
+        state.waiting.retain(|member| !member.tell.is_closed());
+        if !state.is_due(self.most) {
+            return;
+        }
+        let Some(BatchMember { item, tell, .. }) = state.waiting.pop_front() else { return };
+        let others = state.waiting.len().min(self.most.saturating_sub(1));
+        let others = state.waiting.drain(..others).collect();
         // Fails only if the leader is dropped, and a stopping consumer drops all members.
-        if leader.send(MemberEvent::Lead(batch)).is_ok() {
+        if tell.send(Told::Lead(item, others)).is_ok() {
             state.running += 1;
         }
     }

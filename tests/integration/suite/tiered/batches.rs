@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
 };
@@ -12,6 +11,7 @@ use idempotent::{Key, MemoryStore, Store, StoreError};
 use idempotent_testkit::VirtualClock;
 
 use super::*;
+use crate::without_capabilities::Bare;
 
 /// A store that counts the requests of its batches.
 #[derive(Clone, Debug)]
@@ -46,13 +46,13 @@ impl Store for Batched {
 impl Batch for Batched {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
         self.requests.fetch_add(requests.len(), SeqCst);
-        join_all(requests.iter().map(|request| self.inner.claim(request))).await
+        self.inner.claim_all(requests).await
     }
     async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        join_all(held.iter().map(|(held, lease)| self.inner.renew(held, *lease))).await
+        self.inner.renew_all(held).await
     }
     async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        join_all(done.iter().map(|(held, done)| self.inner.complete(held, done))).await
+        self.inner.complete_all(done).await
     }
 }
 
@@ -90,7 +90,7 @@ async fn the_fast_tier_answers_its_part_of_a_batch() {
 /// A caller that ignores the capabilities gets one answer for each request.
 #[tokio::test]
 async fn a_durable_store_without_batches_refuses_each_request() {
-    let store = TieredStore::new(MemoryStore::new(), MemoryTier::new());
+    let store = TieredStore::new(Bare(MemoryStore::new()), MemoryTier::new());
     assert!(store.capabilities().batch.is_none());
     let claims = Batch::claim_all(&store, &[ask("a", 1), ask("b", 1)]).await;
     assert_eq!(claims.iter().filter(|claim| claim.is_err()).count(), 2);

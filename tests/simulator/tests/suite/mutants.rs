@@ -45,7 +45,7 @@ fn a_law_with_a_missing_need_names_the_ways_to_offer_or_exclude_it() {
     let law = law("a_damaged_record_is_corrupt_for_each_operation");
     let panic = catch_unwind(|| law.hold(bare)).expect_err("it passed, and showed nothing");
     let said = panic.downcast_ref::<String>().unwrap();
-    let line = "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch])";
+    let line = "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign])";
     assert!(said.starts_with("needs `planting`: ") && said.contains(line), "{said}");
 }
 
@@ -107,7 +107,7 @@ fn one_test_fails_for_all_that_is_missing_with_the_line_to_paste() {
     assert!(held.is_err(), "its need is missing, so it must not pass");
     let panic = catch_unwind(|| left_out(bare, &[Need::Clock])).expect_err("it passed");
     let said = panic.downcast_ref::<String>().unwrap();
-    let line = "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign, batch])";
+    let line = "conformance!(name, builder, without: [clock, second, clients, losing, planting, foreign])";
     assert!(said.contains(line) && said.contains("\n  planting: give a way to damage records"), "{said}");
     assert!(!said.contains("\n  clock:"), "what is left out by name needs no remedy: {said}");
     let all = Subject::new(idempotent_core::MemoryStore::new()).missing();
