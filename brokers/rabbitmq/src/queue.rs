@@ -379,3 +379,28 @@ async fn declare(
 ) -> lapin::Result<Declared> {
     channel.queue_declare(ShortString::from(name), options, arguments).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_settings_are_valid() {
+        let ms = Duration::from_millis;
+        let argument = |bytes| Queue::classic("q").argument("a".repeat(bytes), true);
+        for (queue, is_valid) in [
+            (Queue::quorum("q").delayed_retry(ms(1), ms(1)), true),
+            (Queue::quorum("q").delayed_retry(MAX_DELAY, MAX_DELAY), true),
+            (Queue::quorum("q").transient(), false),
+            (Queue::classic("q").transient(), true),
+            (argument(255), true),
+            (argument(256), false),
+        ] {
+            assert_eq!(queue.check().is_ok(), is_valid, "{queue:?}");
+        }
+        let queue = Queue::quorum("q").delayed_retry(ms(300), ms(2_000));
+        assert!(queue.delays(ms(2_000)) && !queue.delays(ms(2_001)));
+        let arguments = queue.declaration.unwrap().arguments;
+        assert_eq!(arguments["x-delayed-retry-min"], FieldValue::from(300_i64));
+    }
+}

@@ -35,6 +35,17 @@ async fn a_cancelled_subscription_is_renewed_and_deliveries_of_the_earlier_one_c
 }
 
 #[tokio::test]
+async fn the_connection_of_a_source_has_the_name_of_its_queue() {
+    let world = World::new("named-connection").await;
+    let _source = world.opened(Queue::classic("named-connection")).await;
+    let names = SERVER.eval(
+        "string:join([binary_to_list(Name) || [{_, Properties}] <- rabbit_networking:connection_info_all(\
+         [client_properties]), {<<\"connection_name\">>, _, Name} <- Properties], \", \").",
+    );
+    assert!(names.contains("idempotent: named-connection"), "{names}");
+}
+
+#[tokio::test]
 async fn a_cancellation_right_after_a_delivery_is_noticed() {
     let world = World::new("deleted-early").await;
     for _ in 0..20 {
