@@ -290,3 +290,34 @@ fn log_failure(doing: &str, done: KafkaResult<()>) {
         warn!(target: "idempotent", %error, doing, "kafka: the client failed; retrying");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_without_a_request_is_kept_for_the_next_one_if_it_is_permanent() {
+        let (ask, requests) = mpsc::unbounded_channel();
+        let mut member = Member::new(Assignment::new(false), requests, 1, None, Names::Utf8);
+        let mut answer_after = |kind| {
+            member.failed(SourceError::new(kind, "why"));
+            let (reply, mut answer) = oneshot::channel();
+            ask.send(Request { room: 1, reply }).unwrap();
+            member.waiting = member.requests.try_recv().ok();
+            member.answer_events();
+            answer.try_recv().ok().map(|answer| answer.map(drop).unwrap_err().kind())
+        };
+        assert_eq!(answer_after(SourceErrorKind::Fatal), Some(SourceErrorKind::Fatal));
+        assert_eq!(answer_after(SourceErrorKind::Transient), None);
+    }
+
+    #[test]
+    fn a_change_of_a_partition_is_recorded() {
+        let name = PartitionName { topic: "orders".into(), number: 0 };
+        let assignment = Assignment::new(false);
+        assignment.lock().partitions.insert(name.clone(), Partition::new(1));
+        let member = Member::new(assignment.clone(), mpsc::unbounded_channel().1, 1, None, Names::Utf8);
+        member.partition(&name, |partition| partition.is_paused = Some(true));
+        assert_eq!(assignment.lock().partitions[&name].is_paused, Some(true));
+    }
+}

@@ -1,6 +1,6 @@
 //! The publisher: what is confirmed, refused, and sent to which partition.
-use idempotent_kafka::KafkaPublisher;
-use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, Settlement};
+use idempotent_kafka::{KafkaDeadLetters, KafkaPublisher};
+use idempotent_mq::{DeadLetters, OutboundMessage, Publish, PublishError, PublishErrorKind, Published, Settlement};
 
 use crate::world::{World, one, settle};
 
@@ -64,4 +64,7 @@ async fn each_refusal_names_its_reason() {
     assert!(invalid.kind() == PublishErrorKind::Refused && invalid.to_string().contains("kafka://"), "{invalid}");
     let nowhere = publish(&KafkaPublisher::new("kafka://127.0.0.1:1"), message("m")).await.unwrap_err();
     assert_eq!(nowhere.kind(), PublishErrorKind::Unconfirmed, "{nowhere}");
+    assert!(nowhere.to_string().contains("onnection refused"), "{nowhere}");
+    let nowhere = KafkaDeadLetters::new("kafka://127.0.0.1:1", "orders").count().await.unwrap_err();
+    assert!(nowhere.to_string().contains("onnection refused"), "{nowhere}");
 }

@@ -2,9 +2,9 @@
 use futures_util::future::join_all;
 use idempotent_harness::servers::{CLOSED, HTTP, KafkaServer, REDIS, SILENT, stranger};
 use idempotent_kafka::{KafkaSource, StartPosition};
-use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_mq::{Source, SourceError, SourceErrorKind};
 
-use crate::world::{World, ms, one};
+use crate::world::{World, ms, one, simulated};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -22,6 +22,19 @@ async fn topics_that_do_not_exist_are_named_with_their_remedy_and_created_on_req
     refused(existing().connect().await, "`orders-dead` does not exist");
     world.source().await;
     existing().connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn connecting_waits_some_seconds_for_a_broker_that_starts() {
+    let (cluster, url) = simulated();
+    cluster.broker_down(1).unwrap();
+    let start = async {
+        // Less than the limit of connecting, and more than one request of it.
+        tokio::time::sleep(ms(1_500)).await;
+        cluster.broker_up(1).unwrap();
+    };
+    let (opened, ()) = tokio::join!(KafkaSource::connect(&*url, "orders", "billing"), start);
+    opened.unwrap().close().await;
 }
 
 #[tokio::test]

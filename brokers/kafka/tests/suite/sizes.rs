@@ -115,17 +115,41 @@ async fn a_retry_that_is_too_large_is_refused_and_its_message_stays() {
 }
 
 #[tokio::test]
-async fn a_letter_that_the_broker_refuses_for_its_size_is_sent_without_its_headers() {
+async fn a_letter_that_the_broker_refuses_loses_a_part_only_because_of_its_size() {
+    use RDKafkaRespErr::{RD_KAFKA_RESP_ERR_INVALID_RECORD as OTHER, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE as SIZE};
     let (cluster, url) = simulated();
     let mut source = KafkaSource::connect(&*url, "orders", GROUP).await.unwrap();
     let publisher = idempotent_kafka::KafkaPublisher::new(&*url);
-    let message = idempotent_mq::OutboundMessage::new("orders", "m-1", "body").header("trace", "1");
-    idempotent_mq::Publish::publish(&publisher, &[message]).await.pop().unwrap().unwrap();
-    let held = receive(&mut source, 1).await.pop().unwrap();
-    cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
-    settle(&source, &held, because("no stock")).await;
+    let long = "m".repeat(1_001);
+    for (id, errors, is_settled) in [
+        ("headers", &[SIZE][..], true),
+        ("all", &[SIZE, SIZE], true),
+        (&*long, &[SIZE, SIZE], true),
+        ("none", &[OTHER], false),
+    ] {
+        let message = idempotent_mq::OutboundMessage::new("orders", id, "body").header("trace", "1");
+        idempotent_mq::Publish::publish(&publisher, &[message]).await.pop().unwrap().unwrap();
+        let held = receive(&mut source, 1).await.pop().unwrap();
+        cluster.request_errors(RDKafkaApiKey::Produce, errors);
+        let settled = source.settler().settle(&held.0, &held.1, &because("no stock")).await;
+        assert_eq!(settled.is_ok(), is_settled, "{settled:?}");
+        if !is_settled {
+            settle(&source, &held, because("no stock")).await;
+        }
+    }
     source.close().await;
-    let letter = KafkaDeadLetters::new(&*url, "orders").next().await.unwrap().unwrap();
-    assert_eq!((letter.delivery.headers.len(), &*letter.delivery.body), (0, &b"body"[..]));
-    assert!(letter.letter.unwrap().reason.contains("lacks the headers"));
+    let mut letters = KafkaDeadLetters::new(&*url, "orders");
+    for (id, headers, omitted) in [
+        ("headers", 0, "lacks the headers of"),
+        ("all", 0, "lacks the headers, record key and body"),
+        // The place stands for an id that the letter lacks.
+        ("orders-dead/0/2", 0, "lacks the headers, record key and body"),
+        ("none", 1, ""),
+    ] {
+        let letter = letters.next().await.unwrap().unwrap();
+        let delivery = letter.delivery;
+        assert!(delivery.id.as_deref().unwrap().starts_with(id) && delivery.headers.len() == headers, "{delivery:?}");
+        let reason = letter.letter.unwrap().reason;
+        assert!(reason.contains(omitted) && (omitted.is_empty() == (reason == "no stock")), "{reason}");
+    }
 }

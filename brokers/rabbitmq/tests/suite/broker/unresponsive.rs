@@ -58,7 +58,7 @@ async fn an_unanswered_handshake_is_started_again_after_its_limit() {
 async fn broker_that_stops_answering() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = SERVER.url().rsplit('@').next().unwrap().split('/').next().unwrap().to_owned();
-    let url = SERVER.url().replace(&server, &listener.local_addr().unwrap().to_string());
+    let url = format!("{}?heartbeat=0", SERVER.url().replace(&server, &listener.local_addr().unwrap().to_string()));
     tokio::spawn(async move {
         let (mut first, _) = listener.accept().await.unwrap();
         let mut to = tokio::net::TcpStream::connect(&server).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_connection_on_which_the_broker_stops_answering_is_replaced() {
     let world = World::new("silent").await;
     world.declare("silent").await;
     let url = broker_that_stops_answering().await;
-    let publisher = RabbitPublisher::builder(&url).confirm_within(ms(2_000)).give_up_after(ms(30_000)).build().unwrap();
+    let publisher = RabbitPublisher::builder(&url).confirm_within(ms(2_000)).give_up_after(ms(15_000)).build().unwrap();
     publisher.publish(&OutboundMessage::new("silent", "m", "an order")).await.unwrap();
     assert_eq!(world.count("silent").await, 1);
 }
