@@ -34,3 +34,19 @@ impl DueTime {
         (!left.is_zero()).then(|| delays.path(left, to))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_beyond_the_maximum_is_an_error_with_a_remedy() {
+        let years = Duration::from_secs(14 * 365 * 86_400);
+        for (delays, remedy) in
+            [(DelayTopology::quorum(), "publish the message later"), (DelayTopology::plugin(), "use a shorter delay")]
+        {
+            let error = DueTime::after(years, &delays).map(drop).unwrap_err();
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+}

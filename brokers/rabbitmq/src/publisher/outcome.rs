@@ -170,4 +170,17 @@ mod tests {
         assert!(known.add(AttemptOutcome::Failed(PublishFailure::QueueDown(None))).is_none());
         assert_eq!(known.into_error().kind(), PublishErrorKind::Unsent);
     }
+
+    #[test]
+    fn a_message_that_was_sent_over_a_broken_connection_or_in_a_batch_may_be_stored() {
+        for (unsent, expected) in [(true, PublishErrorKind::Unsent), (false, PublishErrorKind::Unconfirmed)] {
+            let mut known = KnownState::default();
+            let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
+            assert!(known.add(AttemptOutcome::Failed(PublishFailure::Broken { error, unsent })).is_none());
+            assert_eq!(known.into_error().kind(), expected);
+            let batch = KnownState::after_batch(!unsent, None);
+            assert!(batch.has_attempts());
+            assert_eq!(batch.into_error().kind(), expected);
+        }
+    }
 }

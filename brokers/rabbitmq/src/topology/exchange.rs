@@ -82,3 +82,16 @@ impl Exchange {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_at_most_255_bytes() {
+        for (bytes, is_valid) in [(255, true), (256, false)] {
+            assert_eq!(Exchange::fanout("e".repeat(bytes)).check().is_ok(), is_valid);
+            assert_eq!(Exchange::fanout("e").argument("a".repeat(bytes), true).check().is_ok(), is_valid);
+        }
+    }
+}
