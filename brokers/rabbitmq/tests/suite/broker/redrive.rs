@@ -233,6 +233,7 @@ async fn a_discarded_letter_is_acknowledged_and_one_with_a_lost_connection_stays
     proxy.fail_next_with([0, 60, 0, 80], Fault::CutBeforeSend);
     assert_eq!(letters.discard().await.unwrap_err().kind(), SourceErrorKind::Transient);
     are_unchanged(&world, "back-off.dead", &["m-0", "m-2"]).await;
+    assert!(letters.next().await.unwrap().is_some(), "over a new connection");
 }
 
 #[tokio::test]

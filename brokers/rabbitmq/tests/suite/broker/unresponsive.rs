@@ -1,10 +1,9 @@
-//! Brokers that never answer, stop answering, or end a connection.
+//! Brokers that never answer, or stop answering.
 use std::net::TcpListener;
 
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{OutboundMessage, Publish, PublishErrorKind};
 use idempotent_rabbitmq::RabbitPublisher;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::broker::world::{SERVER, World, ms, within};
@@ -55,60 +54,19 @@ async fn an_unanswered_handshake_is_started_again_after_its_limit() {
     }
 }
 
-/// The end of the first connection to a forwarder.
-#[derive(Clone, Copy)]
-enum End {
-    /// Neither side gets any more bytes.
-    Silence,
-    /// The same, and the forwarder accepts no further connection.
-    SilenceForGood,
-    Close,
-}
-
-/// Forwards connections to the broker, and ends the first one before bytes of the client that contain `marker`.
-async fn broker_that_fails_at(marker: &'static [u8], end: End) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = SERVER.url().rsplit('@').next().unwrap().split('/').next().unwrap().to_owned();
-    let forwarder = listener.local_addr().unwrap().to_string();
-    let url = format!("{}?heartbeat=0", SERVER.url().replace(&server, &forwarder));
-    tokio::spawn(async move {
-        let (mut first, _) = listener.accept().await.unwrap();
-        let mut to = TcpStream::connect(&server).await.unwrap();
-        let listener = if let End::SilenceForGood = end { None } else { Some(listener) };
-        tokio::spawn(async move {
-            let ((mut requests, mut answers), (mut replies, mut sent)) = (first.split(), to.split());
-            let until_marker = async {
-                let mut read = vec![0; 1 << 16];
-                loop {
-                    let length = requests.read(&mut read).await.unwrap();
-                    if length == 0 || read[..length].windows(marker.len()).any(|part| part == marker) {
-                        return;
-                    }
-                    sent.write_all(&read[..length]).await.unwrap();
-                }
-            };
-            tokio::select! {
-                () = until_marker => {}
-                _ = copy(&mut replies, &mut answers) => {}
-            }
-            if !matches!(end, End::Close) {
-                std::future::pending::<()>().await;
-            }
-        });
-        while let Some(listener) = &listener {
-            let (mut next, _) = listener.accept().await.unwrap();
-            let mut to = TcpStream::connect(&server).await.unwrap();
-            tokio::spawn(async move { copy_bidirectional(&mut next, &mut to).await });
-        }
-    });
-    url
+async fn proxied() -> (Proxy, String) {
+    let proxy = Proxy::start(&SERVER.address()).await;
+    let url = SERVER.url().replace(&SERVER.address(), &proxy.address());
+    // Without heartbeats, nothing but the missing confirm shows that the broker is silent.
+    (proxy, format!("{url}?heartbeat=0"))
 }
 
 #[tokio::test]
 async fn a_connection_on_which_the_broker_stops_answering_is_replaced() {
     let world = World::new("silent").await;
     world.declare("silent").await;
-    let url = broker_that_fails_at(b"an order", End::Silence).await;
+    let (proxy, url) = proxied().await;
+    proxy.fail_next_with("an order", Fault::HalfOpen);
     let publisher = RabbitPublisher::builder(&url).confirm_within(ms(2_000)).give_up_after(ms(15_000)).build().unwrap();
     publisher.publish(&OutboundMessage::new("silent", "m", "an order")).await.unwrap();
     assert_eq!(world.count("silent").await, 1);
@@ -118,21 +76,14 @@ async fn a_connection_on_which_the_broker_stops_answering_is_replaced() {
 async fn a_batch_without_an_answer_may_be_stored_even_if_the_broker_is_then_down() {
     let world = World::new("silent-batch").await;
     world.declare("silent-batch").await;
-    let url = broker_that_fails_at(b"an order", End::SilenceForGood).await;
+    let (proxy, url) = proxied().await;
     let publisher = RabbitPublisher::builder(&url).confirm_within(ms(500)).give_up_after(ms(3_000)).build().unwrap();
     // The messages of a batch share a channel after a first message.
     publisher.publish(&OutboundMessage::new("silent-batch", "m", "the first")).await.unwrap();
+    proxy.fail_next_with("an order", Fault::HalfOpen);
+    proxy.refuse();
     let batch = ["a", "b"].map(|id| OutboundMessage::new("silent-batch", id, "an order"));
     for sent in Publish::publish(&publisher, &batch).await {
         assert_eq!(sent.unwrap_err().kind(), PublishErrorKind::Unconfirmed);
     }
-}
-
-#[tokio::test]
-async fn a_connection_that_ends_while_a_delay_is_bound_does_not_refuse_the_message() {
-    let world = World::new("cut-binding").await;
-    world.declare("cut-binding").await;
-    let url = broker_that_fails_at(b"cut-binding", End::Close).await;
-    let publisher = RabbitPublisher::builder(&url).build().unwrap();
-    publisher.publish_after(&OutboundMessage::new("cut-binding", "m", ""), ms(100)).await.unwrap();
 }
