@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::{JoinAll, join_all};
-use futures_util::stream::{Concat, FuturesOrdered};
+use futures_util::stream::{Collect, FuturesOrdered};
 use futures_util::{FutureExt, StreamExt};
 
 use self::answers::{Answers, BatchHandlerEnd};
@@ -200,8 +200,9 @@ async fn send_claims<'e, T>(
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
     let known: Vec<_> = to_claim.iter().map(|(_, _, own, _)| known_in_flight(engine, own, now)).collect();
-    let unknown = to_claim.iter().zip(&known).filter(|(_, known)| known.is_none());
-    let unknown: Vec<_> = unknown.map(|((_, _, own, report), _)| (&**own, report)).collect();
+    let mut unknown = Vec::with_capacity(to_claim.len());
+    let claims = to_claim.iter().zip(&known).filter(|(_, known)| known.is_none());
+    unknown.extend(claims.map(|((_, _, own, report), _)| (&**own, report)));
     let batch_replies = match (engine.store.capabilities().batch, &unknown[..]) {
         (Some(batch), [(_, report), _, ..]) => {
             let requests: Vec<_> = unknown.iter().map(|(own, _)| own.request.clone()).collect();
@@ -314,8 +315,8 @@ async fn claim_late<'e, P, C, R>(
     }
 }
 
-/// Awaits all futures, and returns their outputs in order.
-fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Concat<FuturesOrdered<JoinAll<F>>> {
+/// Awaits all futures, and returns their outputs in order, in several parts.
+fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Collect<FuturesOrdered<JoinAll<F>>, Vec<Vec<F::Output>>> {
     // `join_all` makes a task of each of more than 30 futures, and one allocation for fewer.
     const PART: usize = 30;
     let mut futures = futures.into_iter().peekable();
@@ -323,7 +324,7 @@ fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Concat<FuturesOrdered
     while futures.peek().is_some() {
         parts.push_back(join_all(futures.by_ref().take(PART)));
     }
-    parts.concat()
+    parts.collect()
 }
 
 async fn unclaimed_entry<'e, T>(engine: &Engine, not_acquired: NotAcquired, report: Report<'e>) -> BatchEntry<'e, T> {

@@ -84,7 +84,7 @@ where
                     attempt.end(&mut report, outcome.clone());
                     (index, outcome, report)
                 });
-                for (index, outcome, report) in all(released).await {
+                for (index, outcome, report) in all(released).await.into_iter().flatten() {
                     let output = self.rules.reject(Rejection::BatchAnswers { given, answered });
                     self.add(index, output, outcome, None, report);
                 }
@@ -131,7 +131,7 @@ where
                     (index, run, report)
                 }
             });
-        for (index, mut run, report) in all(settled).await {
+        for (index, mut run, report) in all(settled).await.into_iter().flatten() {
             let (outcome, stored_value) = (run.outcome.clone(), run.stored_value.take());
             let done = (outcome == Outcome::Ran).then_some(stored_value);
             self.add(index, run.answer(), outcome, done, report);
