@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use idempotent_core::{BatchItem, BatchOutput, Call, Clock, Executor, Handler, Json, Policy, RunSummary};
 use tokio::sync::oneshot;
 
-use self::queue::{BatchMember, BatchQueue, Told};
+use self::queue::{BatchMember, BatchQueue, MemberEvent};
 use super::keyed::{KeySettings, ResultStrategy, RunReply};
 use super::{
     ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
@@ -62,12 +62,12 @@ where
             // The queue keeps no delivery whose worker was dropped.
             gathering.join(BatchMember { item, progress: Arc::downgrade(&progress), tell }).await;
             match told.await {
-                Ok(Told::Lead(item, others)) => {
+                Ok(MemberEvent::Lead(item, others)) => {
                     // Boxed, because one member of a batch leads it.
                     let run = Box::pin(lead(&executor, &gathering, &*handler, (item, progress), others));
                     Executor::scope_without_executor(claims, run).await
                 }
-                Ok(Told::Ended(ended)) => ended,
+                Ok(MemberEvent::Ended(ended)) => ended,
                 Err(_) => Box::pin(without_its_leader(&**executor.clock())).await,
             }
         };
@@ -153,7 +153,7 @@ where
     let own = ends.next().unwrap_or_else(unanswered);
     for (end, tell) in ends.zip(tells) {
         // A member whose worker was dropped needs no answer.
-        let _ = tell.send(Told::Ended(end));
+        let _ = tell.send(MemberEvent::Ended(end));
     }
     own
 }

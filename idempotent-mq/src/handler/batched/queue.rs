@@ -11,11 +11,11 @@ use crate::handler::{HandlerEnd, RunProgress};
 pub(super) struct BatchMember<I> {
     pub(super) item: I,
     pub(super) progress: Weak<dyn RunProgress>,
-    pub(super) tell: oneshot::Sender<Told<I>>,
+    pub(super) tell: oneshot::Sender<MemberEvent<I>>,
 }
 
-/// The message that a member waits for.
-pub(super) enum Told<I> {
+/// The event that a member waits for.
+pub(super) enum MemberEvent<I> {
     /// The member runs its own item and those of these members.
     Lead(I, Vec<BatchMember<I>>),
     /// The end of the member's run.
@@ -49,7 +49,7 @@ impl<I> BatchQueue<I> {
         self.most
     }
 
-    /// Adds a member, whose worker is then told what to do.
+    /// Adds a member. The worker of the member receives the next event.
     pub(super) async fn join(&self, member: BatchMember<I>) {
         self.state().waiting.push_back(member);
         // Lets the deliveries that arrived together join the queue.
@@ -77,7 +77,7 @@ impl<I> BatchQueue<I> {
         let others = state.waiting.len().min(self.most.saturating_sub(1));
         let others = state.waiting.drain(..others).collect();
         // Fails only if the leader is dropped, and a stopping consumer drops all members.
-        if tell.send(Told::Lead(item, others)).is_ok() {
+        if tell.send(MemberEvent::Lead(item, others)).is_ok() {
             state.running += 1;
         }
     }
