@@ -3,8 +3,9 @@ use futures_util::future::join_all;
 use idempotent_harness::servers::{CLOSED, HTTP, KafkaServer, REDIS, SILENT, stranger};
 use idempotent_kafka::{KafkaSource, StartPosition};
 use idempotent_mq::{Source, SourceError, SourceErrorKind};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 
-use crate::world::{World, ms, one, simulated};
+use crate::world::{LIMIT, World, config, ms, one, simulated};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -44,6 +45,11 @@ async fn topics_are_created_without_a_member() {
     let error = builder().prepare_topics().await.unwrap_err();
     assert!(error.to_string().contains("`orders` does not exist"), "{error}");
     builder().declare(2).prepare_topics().await.unwrap();
+    let client: BaseConsumer = config(&server).create().unwrap();
+    for (topic, partitions) in [("orders", 2), ("again", 2), ("orders-dead", 1)] {
+        let metadata = client.fetch_metadata(Some(topic), LIMIT).unwrap();
+        assert_eq!(metadata.topics()[0].partitions().len(), partitions, "{topic}");
+    }
     builder().connect().await.unwrap();
 }
 
