@@ -26,7 +26,10 @@ use crate::engine::{Engine, KeyLookup, KnownInFlight, PendingClaim, no_answer};
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
-use crate::{Claim, Codec, Event, Fingerprint, InFlight, Key, Lease, Outcome, Rejection, ReplyStrategy, StoreError};
+use crate::{
+    Claim, Codec, Event, Fingerprint, InFlight, Key, Lease, Outcome, Rejection, ReplyStrategy, StoreError,
+    StoreErrorKind,
+};
 
 /// The answer to one item of a batch.
 #[derive(Clone, Debug)]
@@ -36,7 +39,7 @@ pub struct BatchOutput<O> {
     pub output: O,
     /// The outcome by which to settle the delivery.
     pub outcome: Outcome,
-    /// The hashed key, or `None` if the call had no usable key.
+    /// The hashed key, or `None` if the call was rejected before its key was derived.
     pub key: Option<Key>,
     /// The number of the attempt, or `None` if the key was not granted.
     pub attempt: Option<u32>,
@@ -60,7 +63,8 @@ enum BatchEntry<'e, T> {
 
 /// An item that needs another request.
 enum Unanswered<'e, T> {
-    Claim(T, Arc<Prepared>, ReleaseOnDrop<'e>),
+    /// The claim is sent alone. An earlier request since this instant may have been granted.
+    Claim(T, Arc<Prepared>, ReleaseOnDrop<'e>, Option<Instant>),
     NotAcquired(NotAcquired),
 }
 
@@ -236,7 +240,10 @@ async fn send_claims<'e, T>(
                 if let Some(Err(error)) = &batch_reply {
                     report.event(&Event::StoreFailed { step: "claim", error });
                 }
-                late.push((index, Unanswered::Claim(item, prepared, guard), report));
+                // The lease may have begun with the batch request, or when the call was admitted.
+                let is_refused = matches!(&batch_reply, Some(Err(error)) if error.kind() == StoreErrorKind::NotApplied);
+                let since = (batched && !is_refused || began.is_some()).then_some(sent);
+                late.push((index, Unanswered::Claim(item, prepared, guard, since), report));
                 continue;
             }
         };
@@ -247,9 +254,7 @@ async fn send_claims<'e, T>(
     }
     let late = late.into_iter().map(|(index, unanswered, mut report)| async move {
         let claimed = match unanswered {
-            Unanswered::Claim(item, prepared, guard) => {
-                // The lease may have begun with the batch request, or when the call was admitted.
-                let mut ambiguous_since = (batched || began.is_some()).then_some(sent);
+            Unanswered::Claim(item, prepared, guard, mut ambiguous_since) => {
                 let reply =
                     send_claim(engine, &prepared, &report, &mut ambiguous_since, None, engine.clock.now()).await;
                 handle_reply(engine, guard, reply, context, &mut report).map(|attempt| (item, attempt))
@@ -262,7 +267,7 @@ async fn send_claims<'e, T>(
         };
         (index, entry)
     });
-    entries.extend(join_all(late).await);
+    entries.extend(all(late).await.into_iter().flatten());
 }
 
 fn known_in_flight(engine: &Engine, prepared: &Prepared, now: Instant) -> Option<KnownInFlight> {

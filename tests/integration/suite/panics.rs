@@ -165,7 +165,7 @@ impl ReplyStrategy<Result<&'static str, &'static str>> for Breaks {
         if value == "value" { panics() } else { Ok(value) }
     }
     fn replayed(value: &'static str) -> Result<&'static str, &'static str> {
-        Ok(value)
+        if value == "replayed" { panics() } else { Ok(value) }
     }
     fn failure(failure: &'static str) -> Result<&'static str, &'static str> {
         if failure == "failure" { panics() } else { Err(failure) }
@@ -189,7 +189,11 @@ impl Codec<&'static str> for BreaksCodec {
         if *value == "encode" { panics() } else { Ok(Some(value.as_bytes().into())) }
     }
     fn decode(bytes: Option<&[u8]>) -> Result<&'static str, CodecError> {
-        if bytes == Some(b"decode") { panics() } else { Ok("kept") }
+        match bytes {
+            Some(b"decode") => panics(),
+            Some(b"replayed") => Ok("replayed"),
+            _ => Ok("kept"),
+        }
     }
 }
 
@@ -264,6 +268,20 @@ fn a_reply_strategy_that_panics_for_one_item_of_a_batch_leaves_no_other_item_uns
             assert_eq!(world.record(key).await.unwrap().state.kind(), StateKind::Consumed, "{key}");
         }
         assert_eq!(worker.executor.counts().of("ran"), 3);
+    });
+}
+
+#[test]
+fn a_reply_strategy_that_panics_for_a_duplicate_in_a_batch_does_so_after_the_duplicate_is_counted() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let run = || {
+            let handler = Broken::batch(|_: Vec<BatchItem<()>>| ready(vec![Ok("replayed")]));
+            AssertUnwindSafe(worker.executor.run_batch(vec![(Call::new(id("k")), ())], handler)).catch_unwind()
+        };
+        run().await.unwrap();
+        assert!(run().await.is_err());
+        assert_eq!((worker.executor.counts().of("replayed"), worker.executor.counts().ended()), (1, 2));
     });
 }
 

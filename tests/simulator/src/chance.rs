@@ -233,9 +233,9 @@ fn overtaken(plan: &Plan) -> Option<Mischief> {
     deliveries.iter().find_map(|first| {
         let is_late = |run: &&Run| run.before_us > 1 && !run.polite && plan.workers[run.worker].finish;
         let run = first.runs.first().filter(is_late)?;
-        let others = deliveries.iter().filter(|other| other.key == first.key && other.at_us >= first.at_us).skip(1);
+        let others = deliveries.iter().filter(|other| other.key == first.key && !std::ptr::eq(*other, first));
         let last_at = others.map(|other| other.at_us).max()?;
-        let what = Harm::Pause { worker: run.worker, us: last_at - first.at_us + 3 * lease_us };
+        let what = Harm::Pause { worker: run.worker, us: last_at.saturating_sub(first.at_us) + 3 * lease_us };
         Some(Mischief { at_us: first.at_us + run.before_us / 2, what })
     })
 }

@@ -12,7 +12,7 @@ use crate::run::attempt::AbortReason;
 use crate::run::classify::{RetryDecision, classify};
 use crate::run::prepared::Prepared;
 use crate::run::report::Report;
-use crate::{Codec, Disposition, HandlerEnd, HandlerOutcome, Outcome, Rejection, ReplyStrategy, codec};
+use crate::{Codec, Disposition, HandlerEnd, HandlerOutcome, Key, Outcome, Rejection, ReplyStrategy, codec};
 
 /// The end of the handler of a batch.
 pub(super) enum BatchHandlerEnd<V, F> {
@@ -52,9 +52,8 @@ where
         output: P::Output<R>,
         outcome: Outcome,
         done: Option<Option<Arc<[u8]>>>,
-        report: Report<'_>,
+        (key, attempt): (Option<Key>, Option<u32>),
     ) {
-        let (key, attempt) = report.key_and_attempt();
         self.by_index[index] = Some(Answer { output: BatchOutput { output, outcome, key, attempt }, done });
     }
 
@@ -82,11 +81,11 @@ where
                     report.handler_ended(HandlerEnd::Error);
                     let outcome = attempt.release_failed(&report, RetryDecision::Retry, error.into(), None).await;
                     attempt.end(&mut report, outcome.clone());
-                    (index, outcome, report)
+                    (index, outcome, report.key_and_attempt())
                 });
-                for (index, outcome, report) in all(released).await.into_iter().flatten() {
+                for (index, outcome, run) in all(released).await.into_iter().flatten() {
                     let output = self.rules.reject(Rejection::BatchAnswers { given, answered });
-                    self.add(index, output, outcome, None, report);
+                    self.add(index, output, outcome, None, run);
                 }
             }
             BatchHandlerEnd::Aborted(why) => {
@@ -96,7 +95,7 @@ where
                         AbortReason::GraceEnded => Outcome::Abandoned,
                     };
                     let output = self.rules.reject(attempt.abandon(why, &mut report));
-                    self.add(index, output, outcome, None, report);
+                    self.add(index, output, outcome, None, report.key_and_attempt());
                 }
             }
             BatchHandlerEnd::Panicked(panic) => {
@@ -128,13 +127,13 @@ where
                 let nested = nested.clone();
                 async move {
                     let run = attempt.settle(&mut report, answer, by_index, nested, rules).await;
-                    (index, run, report)
+                    (index, run, report.key_and_attempt())
                 }
             });
-        for (index, mut run, report) in all(settled).await.into_iter().flatten() {
-            let (outcome, stored_value) = (run.outcome.clone(), run.stored_value.take());
+        for (index, mut settled, run) in all(settled).await.into_iter().flatten() {
+            let (outcome, stored_value) = (settled.outcome.clone(), settled.stored_value.take());
             let done = (outcome == Outcome::Ran).then_some(stored_value);
-            self.add(index, run.answer(), outcome, done, report);
+            self.add(index, settled.answer(), outcome, done, run);
         }
     }
 
@@ -142,20 +141,24 @@ where
         let outcome = Outcome::of(&rejection);
         report.end(outcome.clone());
         let output = self.rules.reject(rejection);
-        self.add(index, output, outcome, None, report);
+        self.add(index, output, outcome, None, report.key_and_attempt());
     }
 
     pub(super) fn replay(&mut self, index: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
-        let (output, outcome) = match codec::decode::<C, _>(value.as_deref()) {
-            Ok(decoded) => (P::replayed(decoded), Outcome::Replayed),
+        match codec::decode::<C, _>(value.as_deref()) {
+            Ok(decoded) => {
+                report.end(Outcome::Replayed);
+                let output = P::replayed(decoded);
+                self.add(index, output, Outcome::Replayed, Some(value), report.key_and_attempt());
+            }
             Err(cause) => {
                 let rejection = Rejection::ConsumedWithoutResult { cause: Some(cause) };
                 let outcome = Outcome::of(&rejection);
-                (self.rules.reject(rejection), outcome)
+                report.end(outcome.clone());
+                let output = self.rules.reject(rejection);
+                self.add(index, output, outcome, Some(value), report.key_and_attempt());
             }
-        };
-        report.end(outcome.clone());
-        self.add(index, output, outcome, Some(value), report);
+        }
     }
 
     /// Returns true if the item was answered as a duplicate. Only the store knows when its key was consumed.

@@ -1,4 +1,8 @@
 //! The completions of a batch in one store call.
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+
 use crate::engine::{DrainPhase, no_answer};
 use crate::run::attempt::Attempt;
 use crate::run::classify::Classified;
@@ -29,7 +33,9 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
         }
     }
     let until = until.unwrap_or(now);
-    let answers = engine.before(|| until, batch.complete_all(&completions)).await;
+    // The keys may be consumed after a panic of the store: each completion is repeated.
+    let completed = AssertUnwindSafe(batch.complete_all(&completions)).catch_unwind();
+    let answers = engine.before(|| until, completed).await.and_then(Result::ok);
     let is_last = answers.is_none() && engine.drain.has_reached(DrainPhase::GraceEnded) && engine.clock.now() < until;
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {

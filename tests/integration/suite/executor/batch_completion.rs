@@ -28,6 +28,7 @@ enum Trip {
     /// Rejected in the same way after 2.1 s.
     RefusedLate,
     Hangs,
+    Panics,
     /// No response, also for single calls.
     AllHang,
 }
@@ -84,6 +85,7 @@ impl Batch for Trips {
         if self.trip == Trip::RefusedLate {
             self.clock.sleep_until(self.clock.now() + Duration::from_millis(2_100)).await;
         }
+        assert_ne!(self.trip, Trip::Panics, "injected");
         let mut answers = Vec::new();
         for (held, done) in done {
             answers.push(match self.trip {
@@ -93,7 +95,7 @@ impl Batch for Trips {
                     Err(StoreError::new(StoreErrorKind::Ambiguous))
                 }
                 Trip::Refused | Trip::RefusedLate => Err(StoreError::new(StoreErrorKind::Denied)),
-                Trip::Hangs | Trip::AllHang => pending().await,
+                Trip::Hangs | Trip::AllHang | Trip::Panics => pending().await,
             });
         }
         answers
@@ -172,7 +174,7 @@ async fn an_item_that_failed_or_lost_its_lease_does_not_stop_the_trip_of_the_oth
 
 #[tokio::test]
 async fn an_item_that_a_batch_did_not_settle_is_completed_separately() {
-    for trip in [Trip::Unheard, Trip::Refused, Trip::Hangs] {
+    for trip in [Trip::Unheard, Trip::Refused, Trip::Hangs, Trip::Panics] {
         let stage = Stage::set(trip);
         let run = stage.run("", "");
         stage.clock.advance(Duration::from_secs(3_600)).await;

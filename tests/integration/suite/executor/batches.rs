@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use crate::common::{AppError, End, Job, PlainHandler, assert_in_flight, batch_of, id, ms, on_memory, secs};
 use idempotent::store::StateKind;
-use idempotent::{BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Outcome, Policy, Rejection, Scene};
+use idempotent::{
+    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, MemoryStore, Outcome, Policy, Rejection, Scene,
+};
 use idempotent_testkit::StoreOperation;
+
+use crate::without_capabilities::Bare;
 
 fn with_print(key: &'static str, payload: &str) -> (Call, &'static str) {
     (Call::new(id(key)).fingerprint(Ok(Fingerprint::of_bytes(payload))), key)
@@ -21,6 +25,30 @@ fn a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
         assert_eq!(answers[0].outcome, Outcome::Mismatch);
         assert_eq!(answers[1].outcome, Outcome::Replayed, "done, with this very payload; dead-lettered instead");
     });
+}
+
+#[tokio::test]
+async fn each_item_of_a_large_batch_has_its_own_answer_in_order() {
+    for executor in [Executor::new(MemoryStore::new()), Executor::new(Bare(MemoryStore::new()))] {
+        let run = || {
+            let items = (0..100_u32).map(|number| (Call::new(id(&number.to_string())), number)).collect();
+            let fails = |number: u32| number.is_multiple_of(3);
+            let handler = batch_of(move |number| if fails(number) { Err(AppError::NoStock) } else { Ok(number) });
+            executor.run_batch(items, handler)
+        };
+        for (good, bad_attempt) in [(Outcome::Ran, 1), (Outcome::Replayed, 2)] {
+            let answers = run().await;
+            assert_eq!(answers.len(), 100);
+            for (number, answer) in (0..).zip(answers) {
+                let (key, attempt) = (answer.key.unwrap(), answer.attempt);
+                assert_eq!(key, id(&u32::to_string(&number)).key("idempotent").unwrap());
+                match answer.output {
+                    Ok(value) => assert_eq!((value, &answer.outcome), (number, &good)),
+                    Err(_) => assert_eq!((number % 3, attempt), (0, Some(bad_attempt))),
+                }
+            }
+        }
+    }
 }
 
 #[test]
