@@ -292,6 +292,7 @@ fn log_failure(doing: &str, done: KafkaResult<()>) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
