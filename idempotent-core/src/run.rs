@@ -118,8 +118,8 @@ where
     }
 }
 
-/// Runs the call of a consumer's delivery, and returns the summary of its run. Returns the answer, or the panic of the handler, whose
-/// key is released.
+/// Runs the call of a consumer's delivery. Returns the summary of the run with the answer, or with the panic of the handler, whose key
+/// is released.
 ///
 /// Only the handler runs in the scope of the delivery. Claim, settlement and compensations do not need it, because a nested run
 /// ignores the delivery, and no other code captures the outcome of a consumer's task.
