@@ -3,8 +3,8 @@
 #
 # Versions: rdkafka 0.39.0 with rdkafka-sys 4.10.0+2.12.1 (librdkafka 2.12.1) and its simulated cluster. Seen on 2026-11-30.
 # Guess: the error belongs to one request. The next message of the same producer, which the broker would accept, is sent and confirmed.
-# Seen:  after TOPIC_AUTHORIZATION_FAILED, the next message is refused with the same error and not sent: the client has marked the topic, and
-#        asks for its metadata first. A message some 100 ms later is confirmed. After INVALID_RECORD, the next message is confirmed.
+# Seen:  after TOPIC_AUTHORIZATION_FAILED, the next message fails with the same error, although the cluster refuses no second request. A
+#        message some 100 ms later is confirmed. After INVALID_RECORD, the next message is confirmed.
 # Effect: one refused request also fails messages that the broker would accept. Repeat such a message after a pause, and do not take the
 #        error for a fault of the message.
 set -euo pipefail

@@ -204,9 +204,8 @@ async fn send_claims<'e, T>(
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
     let known: Vec<_> = to_claim.iter().map(|(_, _, own, _)| known_in_flight(engine, own, now)).collect();
-    let mut unknown = Vec::with_capacity(to_claim.len());
-    let claims = to_claim.iter().zip(&known).filter(|(_, known)| known.is_none());
-    unknown.extend(claims.map(|((_, _, own, report), _)| (&**own, report)));
+    let unknown = to_claim.iter().zip(&known).filter(|(_, known)| known.is_none());
+    let unknown: Vec<_> = unknown.map(|((_, _, own, report), _)| (&**own, report)).collect();
     let batch_replies = match (engine.store.capabilities().batch, &unknown[..]) {
         (Some(batch), [(_, report), _, ..]) => {
             let requests: Vec<_> = unknown.iter().map(|(own, _)| own.request.clone()).collect();

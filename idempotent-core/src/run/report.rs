@@ -196,7 +196,7 @@ impl<'e> Report<'e> {
         self.began_at
     }
 
-    /// Ends the report of an ended run, and returns the key and the attempt.
+    /// Returns the key and the attempt of an ended run.
     pub(crate) fn key_and_attempt(mut self) -> (Option<Key>, Option<u32>) {
         (self.key.take(), self.attempt)
     }

@@ -1,5 +1,6 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use futures_util::future::join_all;
+use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::{CLOSED, HTTP, KafkaServer, REDIS, SILENT, stranger};
 use idempotent_kafka::{KafkaSource, StartPosition};
 use idempotent_mq::{Source, SourceError, SourceErrorKind};
@@ -28,14 +29,11 @@ async fn topics_that_do_not_exist_are_named_with_their_remedy_and_created_on_req
 #[tokio::test]
 async fn connecting_waits_some_seconds_for_a_broker_that_starts() {
     let (cluster, url) = simulated();
-    cluster.broker_down(1).unwrap();
-    let start = async {
-        // Less than the limit of connecting, and more than one request of it.
-        tokio::time::sleep(ms(1_500)).await;
-        cluster.broker_up(1).unwrap();
-    };
-    let (opened, ()) = tokio::join!(KafkaSource::connect(&*url, "orders", "billing"), start);
-    opened.unwrap().close().await;
+    let proxy = Proxy::start(&cluster.bootstrap_servers()).await;
+    let url = url.replace(&cluster.bootstrap_servers(), &proxy.address());
+    // The pauses of the client between them are longer than one request for metadata.
+    proxy.reset_next(4);
+    KafkaSource::connect(&*url, "orders", "billing").await.unwrap().close().await;
 }
 
 #[tokio::test]

@@ -145,20 +145,12 @@ where
     }
 
     pub(super) fn replay(&mut self, index: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
-        match codec::decode::<C, _>(value.as_deref()) {
-            Ok(decoded) => {
-                report.end(Outcome::Replayed);
-                let output = P::replayed(decoded);
-                self.add(index, output, Outcome::Replayed, Some(value), report.key_and_attempt());
-            }
-            Err(cause) => {
-                let rejection = Rejection::ConsumedWithoutResult { cause: Some(cause) };
-                let outcome = Outcome::of(&rejection);
-                report.end(outcome.clone());
-                let output = self.rules.reject(rejection);
-                self.add(index, output, outcome, Some(value), report.key_and_attempt());
-            }
-        }
+        let decoded = codec::decode::<C, _>(value.as_deref())
+            .map_err(|cause| Rejection::ConsumedWithoutResult { cause: Some(cause) });
+        let outcome = decoded.as_ref().map_or_else(Outcome::of, |_| Outcome::Replayed);
+        report.end(outcome.clone());
+        let output = decoded.map_or_else(|rejection| self.rules.reject(rejection), P::replayed);
+        self.add(index, output, outcome, Some(value), report.key_and_attempt());
     }
 
     /// Returns true if the item was answered as a duplicate. Only the store knows when its key was consumed.

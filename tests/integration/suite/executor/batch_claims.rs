@@ -33,6 +33,7 @@ struct Claims {
     answer: Answer,
     together: AtomicU32,
     alone: AtomicU32,
+    released: AtomicU32,
 }
 
 #[async_trait]
@@ -48,6 +49,7 @@ impl Store for Claims {
         self.inner.complete(held, done).await
     }
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.released.fetch_add(1, SeqCst);
         self.inner.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
@@ -116,9 +118,13 @@ struct Stage {
 
 impl Stage {
     fn new(answer: Answer) -> Self {
+        Self::with_room(answer, usize::MAX)
+    }
+
+    fn with_room(answer: Answer, records: usize) -> Self {
         let clock = VirtualClock::new();
-        let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let store = Arc::new(Claims { inner, answer, together: 0.into(), alone: 0.into() });
+        let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).max_entries(records).build();
+        let store = Arc::new(Claims { inner, answer, together: 0.into(), alone: 0.into(), released: 0.into() });
         Self { clock, store, answered: Answered::default(), remaining: Arc::default() }
     }
 
@@ -170,6 +176,21 @@ fn items_that_the_request_does_not_settle_are_claimed_alone() {
             assert_eq!(stage.requests(), (1, 2), "together, alone: {answer:?}");
         });
     }
+}
+
+/// No request was applied, so no key has to be released.
+#[test]
+fn a_full_store_refuses_an_item_and_gets_no_release() {
+    runtime().block_on(async {
+        let stage = Stage::with_room(Answer::Refused, 1);
+        stage.store.inner.claim(&ClaimRequest::new(key_of("other")).unwrap()).await.unwrap();
+        let run = stage.run().await;
+        // A refused claim is repeated after some milliseconds.
+        stage.clock.advance(secs(1)).await;
+        assert_eq!(run.await.unwrap(), [(); 2].map(|()| Outcome::StoreDown(StoreErrorKind::NotApplied)));
+        stage.clock.settle().await;
+        assert_eq!(stage.store.released.load(SeqCst), 0);
+    });
 }
 
 /// The leases of the items may have begun with the request of the batch.
