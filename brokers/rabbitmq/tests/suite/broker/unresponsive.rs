@@ -63,13 +63,13 @@ async fn proxied() -> (Proxy, String) {
 
 #[tokio::test]
 async fn a_connection_on_which_the_broker_stops_answering_is_replaced() {
-    let world = World::new("silent").await;
-    world.declare("silent").await;
+    let world = World::new("stopped-answering").await;
+    world.declare("stopped-answering").await;
     let (proxy, url) = proxied().await;
     proxy.fail_next_with("an order", Fault::HalfOpen);
     let publisher = RabbitPublisher::builder(&url).confirm_within(ms(2_000)).give_up_after(ms(15_000)).build().unwrap();
-    publisher.publish(&OutboundMessage::new("silent", "m", "an order")).await.unwrap();
-    assert_eq!(world.count("silent").await, 1);
+    publisher.publish(&OutboundMessage::new("stopped-answering", "m", "an order")).await.unwrap();
+    assert_eq!(world.count("stopped-answering").await, 1);
 }
 
 #[tokio::test]

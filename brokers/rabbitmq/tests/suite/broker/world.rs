@@ -1,5 +1,5 @@
 //! The broker of all tests of this binary. Each test has its own queues.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -24,6 +24,8 @@ use tokio::task::JoinHandle;
 pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 /// A lock for reading by tests that share the broker, and for writing by tests that stop the broker.
 static BROKER: RwLock<()> = RwLock::const_new(());
+/// The queues of the tests so far: a queue that two tests use has the messages of both.
+static QUEUES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// Maximum time of a short operation on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
@@ -57,6 +59,7 @@ impl World {
     }
 
     async fn with(queue: &str, _turn: Turn) -> Self {
+        assert!(QUEUES.lock().unwrap().insert(queue.to_owned()), "another test uses the queue {queue}");
         let (connection, admin) = client().await;
         Self { queue: queue.to_owned(), admin, _connection: connection, _turn }
     }
