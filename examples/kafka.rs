@@ -13,8 +13,8 @@
 //! The keys are in the file `kafka.db`, or in the one that a second argument names, so several processes on one machine share them.
 #![allow(clippy::print_stdout, reason = "an example prints its progress")]
 use idempotent::kafka::KafkaSource;
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
-use idempotent::{Executor, SqliteStore};
+use idempotent::mq::{Consumer, Message, Messages};
+use idempotent::{Executor, SqliteStore, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(serde::Deserialize)]
@@ -23,11 +23,10 @@ struct Order {
     cents: u64,
 }
 
-async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+#[idempotent(scene = mq, scope = "charge", key = message.body.number)]
+async fn charge(message: Message<Order>) -> anyhow::Result<()> {
     let Order { number, cents } = message.body;
-    if cents == 0 {
-        return Err("nothing to charge");
-    }
+    anyhow::ensure!(cents > 0, "nothing to charge");
     println!("order {number}: charged {cents} cents");
     Ok(())
 }
@@ -39,8 +38,7 @@ async fn main() -> anyhow::Result<()> {
     let keys = arguments.next().unwrap_or_else(|| "kafka.db".to_owned());
     let source = KafkaSource::builder(url, "orders", "billing").declare(6).connect().await?;
     let executor = Executor::new(SqliteStore::open(keys).await?);
-    let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-    let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+    let consumer = Consumer::builder(source, "billing", &executor).build(Messages::json().annotated(charge))?;
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }

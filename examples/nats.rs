@@ -11,9 +11,9 @@
 //!
 //! The keys are in the file `nats.db`, or in the one that a second argument names, so several processes on one machine share them.
 #![allow(clippy::print_stdout, reason = "an example prints its progress")]
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
+use idempotent::mq::{Consumer, Message, Messages};
 use idempotent::nats::JetStreamSource;
-use idempotent::{Executor, SqliteStore};
+use idempotent::{Executor, SqliteStore, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(serde::Deserialize)]
@@ -22,11 +22,10 @@ struct Order {
     cents: u64,
 }
 
-async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+#[idempotent(scene = mq, scope = "charge", key = message.body.number)]
+async fn charge(message: Message<Order>) -> anyhow::Result<()> {
     let Order { number, cents } = message.body;
-    if cents == 0 {
-        return Err("nothing to charge");
-    }
+    anyhow::ensure!(cents > 0, "nothing to charge");
     println!("order {number}: charged {cents} cents");
     Ok(())
 }
@@ -38,8 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let keys = arguments.next().unwrap_or_else(|| "nats.db".to_owned());
     let source = JetStreamSource::builder(url, "ORDERS", "billing").declare(["orders.>"]).connect().await?;
     let executor = Executor::new(SqliteStore::open(keys).await?);
-    let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-    let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+    let consumer = Consumer::builder(source, "billing", &executor).build(Messages::json().annotated(charge))?;
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }

@@ -12,12 +12,11 @@
 //!
 //! Start it twice, and kill with -9 the one that charges order 3: the other takes it over. SIGTERM or Ctrl-C drains.
 #![allow(clippy::print_stdout, reason = "an example")]
-use std::error::Error;
 use std::time::Duration;
 
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
+use idempotent::mq::{Consumer, Message, Messages};
 use idempotent::redis_streams::{StartPosition, StreamsSource};
-use idempotent::{Executor, connect};
+use idempotent::{Executor, connect, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(serde::Deserialize)]
@@ -29,11 +28,10 @@ struct Order {
     takes_ms: u64,
 }
 
-async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+#[idempotent(scene = mq, scope = "charge", key = message.body.number)]
+async fn charge(message: Message<Order>) -> anyhow::Result<()> {
     let Order { number, cents, takes_ms } = message.body;
-    if cents == 0 {
-        return Err("nothing to charge");
-    }
+    anyhow::ensure!(cents > 0, "nothing to charge");
     println!("order {number}: asking the bank");
     tokio::time::sleep(Duration::from_millis(takes_ms)).await;
     println!("order {number}: charged {cents} cents");
@@ -41,7 +39,7 @@ async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> anyhow::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let source = StreamsSource::builder(&url, "orders", "billing")
         .declare(StartPosition::Beginning)
@@ -50,8 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await?;
     // Keys on the same server, so that all that read the group share them.
     let executor = Executor::new(connect(&url).await?);
-    let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-    let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+    let consumer = Consumer::builder(source, "billing", &executor).build(Messages::json().annotated(charge))?;
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }

@@ -14,9 +14,9 @@
 //! The keys are in the file `sqs.db`, or in the one that a second argument names, so several processes on one machine share them. For
 //! an emulator such as `moto_server`, the URL is `sqs://eu-west-1?endpoint=http://127.0.0.1:5000`.
 #![allow(clippy::print_stdout, reason = "an example prints its progress")]
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
+use idempotent::mq::{Consumer, Message, Messages};
 use idempotent::sqs::{SqsSource, client};
-use idempotent::{Executor, SqliteStore};
+use idempotent::{Executor, SqliteStore, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(serde::Deserialize)]
@@ -25,11 +25,10 @@ struct Order {
     cents: u64,
 }
 
-async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+#[idempotent(scene = mq, scope = "charge", key = message.body.number)]
+async fn charge(message: Message<Order>) -> anyhow::Result<()> {
     let Order { number, cents } = message.body;
-    if cents == 0 {
-        return Err("nothing to charge");
-    }
+    anyhow::ensure!(cents > 0, "nothing to charge");
     println!("order {number}: charged {cents} cents");
     Ok(())
 }
@@ -42,8 +41,7 @@ async fn main() -> anyhow::Result<()> {
     // A service uses the crate `aws-config`: `Client::new(&aws_config::load_from_env().await)`.
     let source = SqsSource::builder(client(&url)?, "orders").declare().connect().await?;
     let executor = Executor::new(SqliteStore::open(keys).await?);
-    let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-    let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+    let consumer = Consumer::builder(source, "billing", &executor).build(Messages::json().annotated(charge))?;
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }

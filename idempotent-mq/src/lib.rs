@@ -8,7 +8,8 @@
 //! use std::time::Duration;
 //!
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, MemoryQueue, Message, Messages, Schedule};
+//! use idempotent_macros::idempotent;
+//! use idempotent_mq::{Consumer, MemoryQueue, Message, Messages, Schedule};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -17,9 +18,12 @@
 //! }
 //!
 //! // After any error, the message is retried.
-//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+//! #[idempotent(scene = mq, scope = "charge", key = message.body.number
+//! # , crate = idempotent_core
+//! )]
+//! async fn charge(message: Message<Order>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //!     match message.body.cents {
-//!         0 => Err("nothing to charge"),
+//!         0 => Err("nothing to charge".into()),
 //!         _ => Ok(()),
 //!     }
 //! }
@@ -32,10 +36,9 @@
 //!         queue.send(body);
 //!     }
 //!     let executor = Executor::new(MemoryStore::new());
-//!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
 //!     let consumer = Consumer::builder(queue.source(), "billing", &executor)
 //!         .schedule(Schedule::exponential(Duration::from_millis(1), Duration::from_millis(10)))
-//!         .build(handling)?;
+//!         .build(Messages::json().annotated(charge))?;
 //!     let counts = consumer.run(queue.drained()).await?; // a service stops at SIGTERM
 //!     // The first order and its duplicate are acknowledged after one run. The second order failed 17 times. The last body is
 //!     // invalid.

@@ -5,41 +5,20 @@
 //! [`PgmqDeadLetters`] lists dead letters and puts them back.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//!
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
+//! use idempotent_mq::{Consumer, MessageHandler};
 //! use idempotent_pgmq::PgmqSource;
 //!
-//! #[derive(serde::Deserialize)]
-//! struct Order {
-//!     number: u64,
-//!     cents: u64,
+//! /// Consumes with a handler, such as `Messages::json().annotated(charge)` for a function with the attribute.
+//! async fn consume(handler: MessageHandler) -> Result<(), Box<dyn std::error::Error>> {
+//!     // SELECT pgmq.send('orders', '{"number": 1}');
+//!     let source = PgmqSource::builder("pgmq://app@localhost/shop", "orders").declare().connect().await?;
+//!     // Several processes need a store that they share.
+//!     let executor = Executor::new(MemoryStore::new());
+//!     let consumer = Consumer::builder(source, "billing", &executor).build(handler)?;
+//!     println!("{:?}", consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?);
+//!     Ok(())
 //! }
-//!
-//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
-//!     match message.body.cents {
-//!         0 => Err("nothing to charge"), // retried 16 times, then moved to the queue `orders_dead`
-//!         _ => Ok(()),
-//!     }
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // SELECT pgmq.send('orders', '{"number": 1, "cents": 5}');
-//! let source = PgmqSource::builder("pgmq://app@localhost/shop", "orders")
-//!     .declare()
-//!     .visibility_timeout(Duration::from_secs(30))
-//!     .connect()
-//!     .await?;
-//! // Several processes need a store that they share.
-//! let executor = Executor::new(MemoryStore::new());
-//! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-//! let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
-//! let counts = consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
-//! println!("{counts:?}");
-//! # Ok(())
-//! # }
 //! ```
 #![doc = include_str!("docs/pgmq.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]

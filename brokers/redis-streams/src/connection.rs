@@ -187,3 +187,34 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection").field("response_timeout", &self.response_timeout).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_harness::servers::RedisServer;
+    use redis::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn parameters_of_a_url_are_checked_and_a_socket_has_none() {
+        let error = client("redis://localhost?protokol=resp3").unwrap_err().to_string();
+        assert!(error.contains("protokol") && error.contains("`protocol`"), "{error}");
+        assert!(client("redis+unix:/run/redis.sock").is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_error_of_an_old_connection_leaves_the_newer_one_open() {
+        let server = RedisServer::start();
+        let owner = Connection::new(client(&server.url()).unwrap(), Duration::ZERO);
+        let broken = RedisError::from((ErrorKind::Io, "connection reset"));
+        let (first, _) = owner.connection().await.unwrap();
+        owner.discard_if_broken(first, &broken).await;
+        let (second, _) = owner.connection().await.unwrap();
+        assert_eq!((first, second), (1, 2));
+        owner.discard_if_broken(first, &broken).await;
+        assert!(owner.state.lock().await.connection.is_some());
+        owner.discard_if_broken(second, &broken).await;
+        assert!(owner.state.lock().await.connection.is_none());
+    }
+}

@@ -44,6 +44,8 @@ impl DueTimes {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -56,5 +58,13 @@ mod tests {
         assert_eq!(due.next(), Some(now));
         due.clear(now);
         assert_eq!(due.next(), Some(later));
+    }
+
+    #[test]
+    fn a_wait_ends_at_a_new_time() {
+        let due = DueTimes::default();
+        assert_eq!(due.changed().now_or_never(), None);
+        due.at(Instant::now());
+        assert_eq!(due.changed().now_or_never(), Some(()));
     }
 }

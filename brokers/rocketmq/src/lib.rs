@@ -7,40 +7,17 @@
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages, OutboundMessage};
-//! use idempotent_rocketmq::{RocketPublisher, RocketSource};
+//! use idempotent_mq::{Consumer, MessageHandler};
+//! use idempotent_rocketmq::RocketSource;
 //!
-//! #[derive(serde::Deserialize)]
-//! struct Order {
-//!     number: u64,
-//!     cents: u64,
-//! }
-//!
-//! // An error leads to a retry. After 17 runs the message is dead-lettered.
-//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
-//!     match message.body.cents {
-//!         0 => Err("nothing to charge"),
-//!         cents => Ok(println!("order {}: charged {cents}", message.body.number)),
-//!     }
-//! }
-//!
-//! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! /// Consumes with a handler, such as `Messages::json().annotated(charge)` for a function with the attribute.
+//! async fn consume(handler: MessageHandler) -> Result<(), Box<dyn std::error::Error>> {
 //!     let source = RocketSource::builder("rocketmq://localhost", "orders", "billing").build()?;
 //!     source.declare(4).await?; // unless the topic exists
-//!     // In production, use a durable store that all consumers of the group share.
+//!     // Several processes need a store that they share.
 //!     let executor = Executor::new(MemoryStore::new());
-//!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-//!     let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
-//!     let stop = tokio::time::sleep(std::time::Duration::from_secs(10)); // in production: SIGTERM
-//!     let consuming = tokio::spawn(consumer.run(stop));
-//!
-//!     // The same order under two ids: the second message is acknowledged without a run.
-//!     let publisher = RocketPublisher::builder("rocketmq://localhost").build()?;
-//!     for id in ["m-1", "m-2"] {
-//!         publisher.publish(&OutboundMessage::new("orders", id, r#"{"number":17,"cents":500}"#)).await?;
-//!     }
-//!     println!("{:?}", consuming.await??);
+//!     let consumer = Consumer::builder(source, "billing", &executor).build(handler)?;
+//!     println!("{:?}", consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?);
 //!     Ok(())
 //! }
 //! ```

@@ -6,40 +6,19 @@
 //! Each of them takes a configured [`Client`](aws_sdk_sqs::Client), so the SDK sets credentials, region, endpoint and TLS.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//!
-//! use aws_sdk_sqs::Client;
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
+//! use idempotent_mq::{Consumer, MessageHandler};
 //! use idempotent_sqs::SqsSource;
 //!
-//! #[derive(serde::Deserialize)]
-//! struct Order {
-//!     number: u64,
-//!     cents: u64,
-//! }
-//!
-//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
-//!     match message.body.cents {
-//!         0 => Err("nothing to charge"), // retried 16 times, then moved to the queue `orders-dead`
-//!         _ => Ok(()),
-//!     }
-//! }
-//!
-//! // The client of the SDK, such as `Client::new(&aws_config::load_from_env().await)`.
-//! async fn consume(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-//!     // aws sqs send-message --queue-url … --message-body '{"number": 1, "cents": 5}'
-//!     let source = SqsSource::builder(client, "orders")
-//!         .declare()
-//!         .visibility_timeout(Duration::from_secs(30))
-//!         .connect()
-//!         .await?;
+//! /// Consumes with a handler, such as `Messages::json().annotated(charge)` for a function with the attribute.
+//! async fn consume(client: aws_sdk_sqs::Client, handler: MessageHandler) -> Result<(), Box<dyn std::error::Error>> {
+//!     // The client is that of the SDK, such as `Client::new(&aws_config::load_from_env().await)`.
+//!     // aws sqs send-message --queue-url … --message-body '{"number": 1}'
+//!     let source = SqsSource::builder(client, "orders").declare().connect().await?;
 //!     // Several processes need a store that they share.
 //!     let executor = Executor::new(MemoryStore::new());
-//!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-//!     let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
-//!     let counts = consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
-//!     println!("{counts:?}");
+//!     let consumer = Consumer::builder(source, "billing", &executor).build(handler)?;
+//!     println!("{:?}", consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?);
 //!     Ok(())
 //! }
 //! ```

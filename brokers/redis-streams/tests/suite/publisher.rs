@@ -58,6 +58,11 @@ async fn a_value_of_the_size_limit_is_sent_dead_lettered_and_redriven_and_one_by
         assert_eq!(again.0.body.len(), length);
         settle(&source.settler(), &again, Settlement::Ack).await;
     }
+    let proxy = Proxy::start(&world.server.address()).await;
+    proxy.fail_next_with("XADD", Fault::CutAfterApply);
+    let sent = OutboundMessage::new("orders", "m", vec![b'x'; LIMIT]);
+    let error = self::publisher(&proxy.url()).publish(&[sent]).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), Unconfirmed, "{error}");
     for large in [
         OutboundMessage::new("orders", "m", vec![b'x'; LIMIT + 1]),
         message("m").header("trace", vec![b'x'; LIMIT + 1]),
