@@ -297,3 +297,7 @@ impl fmt::Debug for StreamsSource {
         f.debug_struct("StreamsSource").field("settings", &self.settler.settings).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
