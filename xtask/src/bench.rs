@@ -1,16 +1,18 @@
 //! The command `cargo xtask bench NAME`: measures costs, compared with a floor of the same run.
 mod figures;
+mod overview;
 mod peers;
-mod plot;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::ValueEnum;
 
 use self::figures::{Figure, with_table};
+use self::overview::Overview;
 use crate::setup::flavours::{self, REDIS as REDIS_OF_TODAY, VALKEY};
 use crate::setup::packaged;
 use crate::tools::{Done, cargo, root};
@@ -71,7 +73,7 @@ pub(crate) struct Options {
     /// Prints the figures as JSON
     #[arg(long)]
     json: bool,
-    /// Replaces the tables in docs/benchmarks.md, and prints the figures as JSON
+    /// Replaces the table in docs/benchmarks/NAME.md and the plots of docs/benchmarks.md, and prints the figures as JSON
     #[arg(long, conflicts_with_all = ["json", "filter"])]
     write: bool,
     /// Measures ten times as many records: `operate` with 10,000,000, and `scale` with 100,000,000 keys
@@ -135,16 +137,33 @@ fn on_flavours() -> Result<Vec<Variables>, Box<dyn Error>> {
     variables.into_iter().collect()
 }
 
-/// Writes the figures, their table on the page, and its plots.
+/// Writes the figures, their table, and the first page with its plots.
 fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std::error::Error>> {
     let folder = docs.join("benchmarks");
-    std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join(format!("{name}.jsonl")), lines)?;
-    std::fs::write(folder.join(format!("{name}-goals.svg")), plot::against_goals(figures))?;
-    std::fs::write(folder.join(format!("{name}-floors.svg")), plot::beside_floors(figures))?;
-    let page = docs.join("benchmarks.md");
+    let page = folder.join(format!("{name}.md"));
     std::fs::write(&page, with_table(&std::fs::read_to_string(&page)?, name, figures)?)?;
+    for (path, text) in first_page(docs)? {
+        std::fs::write(path, text)?;
+    }
     Ok(())
+}
+
+/// Returns the first page and its plots.
+fn first_page(docs: &Path) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
+    let (folder, page) = (docs.join("benchmarks"), docs.join("benchmarks.md"));
+    let mut figures = BTreeMap::new();
+    for bench in Bench::value_variants().iter().map(|bench| bench.name()) {
+        for line in std::fs::read_to_string(folder.join(format!("{bench}.jsonl")))?.lines() {
+            let figure = Figure::parse(line)?;
+            figures.insert((bench.clone(), figure.name.clone()), figure);
+        }
+    }
+    let chosen = serde_json::from_str(&std::fs::read_to_string(folder.join("overview.json"))?)?;
+    let overview = Overview { chosen, figures };
+    let mut files: Vec<_> = overview.plots()?.into_iter().map(|(name, plot)| (folder.join(name), plot)).collect();
+    files.push((page.clone(), overview.page(&std::fs::read_to_string(page)?)?));
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -156,12 +175,15 @@ mod tests {
     #[test]
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
-        let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
         for name in Bench::value_variants().iter().map(|bench| bench.name()) {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
+            let page = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.md"))).unwrap();
             let anew = with_table(&page, &name, &figures).unwrap();
             assert_eq!(anew, page, "`cargo xtask bench {name} --write` anew");
+        }
+        for (path, anew) in first_page(&docs).unwrap() {
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), anew, "{} is not of these figures", path.display());
         }
     }
 
@@ -173,21 +195,5 @@ mod tests {
             measured,
             "run `bench scale --write`"
         );
-    }
-
-    #[test]
-    fn plots_show_every_figure_that_has_a_goal_or_a_floor() {
-        let line = |ratio: f64, met: bool| {
-            format!(
-                r#"{{"bench":"core","case":"fresh","store":"memory","concurrency":64,"unit":"ns","value":1500.0,
-                "floor":500.0,"ratio":{ratio},"goal":"<= 5","met":{met}}}"#
-            )
-        };
-        let figures = [Figure::parse(&line(3.0, true)).unwrap(), Figure::parse(&line(7.5, false)).unwrap()];
-        let (goals, floors) = (plot::against_goals(&figures), plot::beside_floors(&figures));
-        for text in ["memory fresh, 64 at once", "3.00 (goal &lt;= 5)", "7.50 (goal &lt;= 5), missed"] {
-            assert!(goals.contains(text), "{text} is missing in {goals}");
-        }
-        assert!(floors.contains("1500 ns") && floors.contains("500 ns"), "{floors}");
     }
 }

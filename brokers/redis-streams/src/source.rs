@@ -299,5 +299,5 @@ impl fmt::Debug for StreamsSource {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;

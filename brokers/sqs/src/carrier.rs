@@ -103,7 +103,7 @@ pub(crate) fn sent(message: &OutboundMessage, mark: Option<&str>) -> Attributes 
     let (mut native, mut encoded) = (Attributes::new(), Vec::new());
     for (name, value) in message.headers.iter() {
         let is_single = message.headers.all(name).count() == 1;
-        match attribute(name, value).filter(|_| is_single && native.len() < MOST - 1) {
+        match attribute(name, value).filter(|_| is_single) {
             Some(attribute) => drop(native.insert(name.to_owned(), attribute)),
             None => encoded.push(json!([BASE64.encode(name), BASE64.encode(value)])),
         }

@@ -1,4 +1,4 @@
-//! The output of the benches, which is one JSON object per line, and its table in `docs/benchmarks.md`.
+//! The output of the benches, which is one JSON object per line, and its table in `docs/benchmarks/NAME.md`.
 use serde_json::Value;
 
 /// A figure, with its floor if there is one.
@@ -9,8 +9,8 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     pub(crate) floor: Option<f64>,
     pub(crate) ratio: Option<f64>,
-    /// The goal, such as `<= 5`, and the share of it that the figure takes.
-    pub(crate) goal: Option<(String, f64)>,
+    /// The goal, such as `<= 5`.
+    pub(crate) goal: Option<String>,
     pub(crate) met: Option<bool>,
 }
 
@@ -26,29 +26,15 @@ impl Figure {
         let case = text("case").ok_or_else(|| wrong("no `case`"))?;
         let unit = text("unit").ok_or_else(|| wrong("no `unit`"))?;
         let value = number("value").ok_or_else(|| wrong("no `value`"))?;
-        let share = |goal: &str| match (goal.split_once(' ')?, number("ratio").unwrap_or(value)) {
-            (("<=", limit), judged) => Some(judged / limit.parse::<f64>().ok()?),
-            ((">=", limit), judged) => Some(limit.parse::<f64>().ok()? / judged),
-            _ => None,
-        };
-        let goal = text("goal").map(|goal| match share(&goal) {
-            Some(share) => Ok((goal, share)),
-            None => Err(wrong("a `goal` is `<= 5` or `>= 0.9`")),
-        });
         Ok(Self {
             name: format!("{store} {case}{at}"),
             unit,
             value,
             floor: number("floor"),
             ratio: number("ratio"),
-            goal: goal.transpose()?,
+            goal: text("goal"),
             met: object["met"].as_bool(),
         })
-    }
-
-    /// Returns the value that is compared with the goal.
-    pub(crate) fn judged(&self) -> f64 {
-        self.ratio.unwrap_or(self.value)
     }
 }
 
@@ -61,43 +47,28 @@ pub(crate) fn rounded(figure: f64) -> String {
     }
 }
 
-/// Returns the page with a new table of one bench.
+/// Returns the page of one bench with a new table.
 pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
     let begin = format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n");
-    let end = format!("<!-- /{name} -->\n");
-    let missing = || format!("docs/benchmarks.md has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());
-    let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
-    Ok(format!("{before}{begin}{}{end}{after}", table(figures)))
+    between(page, &begin, &table(figures), &format!("<!-- /{name} -->\n"))
+}
+
+/// Returns the page with this text between two lines.
+pub(super) fn between(page: &str, begin: &str, text: &str, end: &str) -> Result<String, String> {
+    let missing = || format!("the page has no lines `{}` and `{}`", begin.trim_end(), end.trim_end());
+    let (before, rest) = page.split_once(begin).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(end).ok_or_else(missing)?;
+    Ok(format!("{before}{begin}{text}{end}{after}"))
 }
 
 fn table(figures: &[Figure]) -> String {
     let mut table = String::from("| figure | value | floor | ratio | goal | met |\n|---|---|---|---|---|---|\n");
     for figure in figures {
         let number = |figure: Option<f64>| figure.map_or_else(String::new, rounded);
-        let goal = figure.goal.as_ref().map_or("", |(goal, _)| goal);
+        let goal = figure.goal.as_deref().unwrap_or_default();
         let met = figure.met.map_or("", |met| if met { "yes" } else { "**no**" });
         let (value, floor, ratio) = (rounded(figure.value), number(figure.floor), number(figure.ratio));
         table += &format!("| {} | {value} {} | {floor} | {ratio} | {goal} | {met} |\n", figure.name, figure.unit);
     }
     table
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_without_a_figure_is_reported_with_the_reason() {
-        for (line, why) in [
-            ("warning: x", "expected value"),
-            (r#"{"case":"fresh"}"#, "no `unit`"),
-            (r#"{"case":"fresh","unit":"ns"}"#, "no `value`"),
-            (r#"{"case":"fresh","unit":"ns","value":1,"goal":"5"}"#, "a `goal` is"),
-        ] {
-            let error = Figure::parse(line).unwrap_err();
-            assert!(error.contains(why) && error.contains(line), "{error}");
-        }
-    }
 }
