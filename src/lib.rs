@@ -3,7 +3,7 @@
 //! ```
 //! use idempotent::{Executor, MemoryStore, Outcome, Rejection, idempotent};
 //!
-//! #[idempotent(key = order, scope = "charge")]
+//! #[idempotent(scene = mq, scope = "charge", key = order)]
 //! async fn charge(order: u32, cents: u64) -> Result<u64, Rejection> {
 //!     Ok(cents)
 //! }
@@ -24,8 +24,15 @@
 //! }
 //! ```
 //!
-//! Within the retention, a duplicate of a consumed key does not run. This is guarantee level L1. After a crash between the effect and its
-//! record, the handler runs again; [`docs::guarantees`] describes the levels L2, L3 and L4, which cover this case.
+//! | case | handler |
+//! |---|---|
+//! | a duplicate of a consumed key | does not run, within the retention; the call gets the recorded result |
+//! | a duplicate of a key in flight | does not run; the call is rejected with a retry delay |
+//! | a failure | frees the key, and the next delivery runs |
+//! | a crash | the next delivery runs once the lease has expired |
+//!
+//! This is guarantee level L1. After a crash between the effect and its record, the effect happens again; [`docs::guarantees`]
+//! describes the levels L2, L3 and L4, which cover this case.
 //!
 //! | I want to … | look at |
 //! |---|---|
