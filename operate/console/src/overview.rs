@@ -1,5 +1,7 @@
 //! Earlier counts, from which the overview computes rates, and counts of stores that are read rarely.
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ impl Samples {
     }
 }
 
-/// The shortest time between two readings of a store.
+/// The shortest time between two readings of a target. After an error, it is [`STEP`].
 const READING: Duration = Duration::from_secs(30);
 /// The number of records that one reading examines.
 const EXAMINED: usize = 20_000;
@@ -57,24 +59,39 @@ pub(crate) struct KeyCounts {
     pub(crate) examined: usize,
 }
 
-/// The last reading of each store.
-#[derive(Debug, Default)]
-pub(crate) struct Readings(Mutex<HashMap<String, (Instant, KeyCounts)>>);
+/// The last reading of each target: the keys of a store, its checks, or the dead letters of a queue.
+#[derive(Debug)]
+pub(crate) struct Readings<T>(Mutex<HashMap<String, (Instant, Result<T, String>)>>);
 
-impl Readings {
-    /// Returns the counts of a store with their age. Reads the store only if the last reading is old.
-    pub(crate) async fn of(&self, name: &str, store: &dyn Store) -> Result<(Duration, KeyCounts), String> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, counts)) = lock().get(name).filter(|(at, _)| at.elapsed() < READING) {
-            return Ok((at.elapsed(), *counts));
-        }
-        let counts = answer(read(store)).await?;
-        lock().insert(name.to_owned(), (Instant::now(), counts));
-        Ok((Duration::ZERO, counts))
+impl<T> Default for Readings<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-async fn read(store: &dyn Store) -> Result<KeyCounts, OperateError> {
+impl<T: Clone> Readings<T> {
+    /// Returns the last reading of a target with its age. Reads the target only if the last reading is old.
+    pub(crate) async fn of<E: fmt::Display>(
+        &self,
+        name: &str,
+        read: impl Future<Output = Result<T, E>>,
+    ) -> Result<(Duration, T), String> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = lock().get(name).map(|(at, last)| (at.elapsed(), last.clone()));
+        let (age, read) = match last.filter(|(age, last)| *age < if last.is_ok() { READING } else { STEP }) {
+            Some(last) => last,
+            None => {
+                let read = answer(read).await;
+                lock().insert(name.to_owned(), (Instant::now(), read.clone()));
+                (Duration::ZERO, read)
+            }
+        };
+        read.map(|read| (age, read))
+    }
+}
+
+/// Counts the keys of a store that may need an operator.
+pub(crate) async fn count_keys(store: &dyn Store) -> Result<KeyCounts, OperateError> {
     let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: EXAMINED };
     let states = [StateKind::Consuming, StateKind::Failed, StateKind::Dead];
     let all = list(store, &KeyFilter::of_states(&states), None, limits).await?;
@@ -100,16 +117,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_is_read_again_once_its_reading_is_old() {
-        let (store, readings) = (MemoryStore::new(), Readings::default());
-        let age = async |after| {
+    async fn a_target_is_read_again_once_its_reading_is_old_and_earlier_after_an_error() {
+        let readings = Readings::default();
+        let age = async |after, read: Result<u64, &str>| {
             tokio::time::advance(after).await;
-            readings.of("orders", &store).await.unwrap().0
+            readings.of("orders", async { read }).await
         };
-        let nearly = READING - Duration::from_millis(1);
-        assert_eq!(age(Duration::ZERO).await, Duration::ZERO);
-        assert_eq!(age(nearly).await, nearly);
-        assert_eq!(age(READING - nearly).await, Duration::ZERO);
+        let (now, moment) = (Duration::ZERO, Duration::from_millis(1));
+        assert_eq!(age(now, Ok(1)).await, Ok((now, 1)));
+        assert_eq!(age(READING - moment, Ok(2)).await, Ok((READING - moment, 1)));
+        assert_eq!(age(moment, Err("refused")).await, Err("refused".to_owned()));
+        assert_eq!(age(STEP - moment, Ok(3)).await, Err("refused".to_owned()));
+        assert_eq!(age(moment, Ok(4)).await, Ok((now, 4)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, Sessions, Throttle};
-use crate::overview::{Readings, Samples};
+use crate::overview::{KeyCounts, Readings, Samples};
 use crate::plan::Plans;
 use crate::targets::{Readiness, Targets};
 
@@ -23,7 +23,10 @@ pub(crate) struct Shared {
     pub(crate) readiness: Readiness,
     pub(crate) plans: Plans,
     pub(crate) samples: Samples,
-    pub(crate) readings: Readings,
+    pub(crate) keys: Readings<KeyCounts>,
+    /// The numbers of failed checks and of warnings; `None` for a store without checks.
+    pub(crate) checks: Readings<Option<[usize; 2]>>,
+    pub(crate) letters: Readings<u64>,
     pub(crate) audit: Arc<dyn AuditSink>,
     /// The file that the audit page reads.
     pub(crate) audit_file: Option<PathBuf>,

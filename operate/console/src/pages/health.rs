@@ -46,6 +46,13 @@ pub(crate) async fn health(page: Page) -> Result<Response, PageError> {
     Ok(page.answer(&HealthView { layout: page.layout("Health"), stores }))
 }
 
+/// Returns the numbers of failed checks and of warnings of a store, or `None` if the store has no checks.
+pub(super) async fn problems(store: &dyn Store) -> Result<Option<[usize; 2]>, StoreError> {
+    let findings = findings(store).await?;
+    let of = |findings: &[FindingRow], severity| findings.iter().filter(|row| row.severity == severity).count();
+    Ok(findings.map(|findings| ["fail", "warn"].map(|severity| of(&findings, severity))))
+}
+
 /// Returns the findings of a store, the most severe first, or `None` if the store has no checks.
 async fn findings(store: &dyn Store) -> Result<Option<Vec<FindingRow>>, StoreError> {
     let Some(health) = store.capabilities().health else { return Ok(None) };

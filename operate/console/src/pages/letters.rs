@@ -110,6 +110,11 @@ async fn read(queue: &Queue, filter: LetterFilter, most: usize) -> Result<Found,
     found
 }
 
+/// Counts the letters of a queue.
+pub(super) async fn count_letters(queue: &Queue) -> Result<u64, String> {
+    Ok(read(queue, LetterFilter::default(), 0).await?.count)
+}
+
 async fn collect(letters: &mut dyn DeadLetters, filter: &LetterFilter, most: usize) -> Result<Found, String> {
     let mut found = Found { count: letters.count().await.map_err(|error| error.to_string())?, ..Found::default() };
     while found.letters.len() < most && found.read < found.count.min(READ) {

@@ -3,14 +3,18 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::response::Response;
+use futures_util::future::join_all;
 use idempotent_core::ExecutorCounts;
 use idempotent_operate::short_time;
 use serde::Serialize;
 
 use super::delay::{DelayRow, rows};
-use super::{Layout, Page, shown};
+use super::health::problems;
+use super::letters::count_letters;
+use super::{Layout, Page, or_error, shown};
 use crate::error::PageError;
-use crate::overview::KeyCounts;
+use crate::overview::{KeyCounts, count_keys};
+use crate::targets::Queue;
 
 #[derive(Template, Serialize)]
 #[template(path = "overview.html")]
@@ -22,15 +26,14 @@ struct OverviewView {
     consumers: Vec<ConsumerRow>,
     outboxes: Vec<OutboxRow>,
     delays: Vec<DelayRow>,
-    #[serde(skip)]
-    queues: Vec<String>,
+    queues: Vec<QueueRow>,
 }
 
-/// The keys of a store that may need an operator, or the error of counting them.
+/// The keys and failed checks of a store that may need an operator, or the error of counting them.
 #[derive(Serialize)]
 struct StoreRow {
     store: String,
-    /// The numbers of keys, each with its name and its page.
+    /// The numbers of keys and of failed checks, each with its name and its page.
     counts: Vec<(&'static str, String, &'static str)>,
     examined: usize,
     /// The age of the counts.
@@ -39,16 +42,18 @@ struct StoreRow {
 }
 
 impl StoreRow {
-    fn new(store: String, read: Result<(Duration, KeyCounts), String>) -> Self {
+    fn new(store: String, read: Result<(Duration, KeyCounts), String>, checks: Option<[usize; 2]>) -> Self {
         let (counts, examined, age, error) = match read {
             Ok((age, counts)) => {
-                let named = [
+                let mut named = vec![
                     ("in flight", counts.consuming.to_string(), "in-flight"),
                     ("orphaned", counts.orphaned.to_string(), "in-flight?orphaned=1"),
                     ("failed", counts.failed.to_string(), "dead?state=failed"),
                     ("dead", counts.dead.to_string(), "dead?state=dead"),
                 ];
-                (named.to_vec(), counts.examined, short_time(age.as_secs() * 1_000), None)
+                let checks = ["failed checks", "warnings"].into_iter().zip(checks.into_iter().flatten());
+                named.extend(checks.map(|(name, count)| (name, count.to_string(), "health")));
+                (named, counts.examined, short_time(age.as_secs() * 1_000), None)
             }
             Err(error) => (Vec::new(), 0, String::new(), Some(shown(&error))),
         };
@@ -110,6 +115,14 @@ struct ConsumerRow {
     source_errors: u64,
 }
 
+/// The number of dead letters of a queue, or the error of counting them.
+#[derive(Serialize)]
+struct QueueRow {
+    queue: String,
+    dead_letters: Option<u64>,
+    error: Option<String>,
+}
+
 #[derive(Serialize)]
 struct OutboxRow {
     outbox: String,
@@ -135,8 +148,13 @@ pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
     let mut stores = Vec::new();
     for name in targets.stores.names() {
         let store = targets.stores.open(Some(name))?;
-        let read = page.shared.readings.of(name, &*store.target).await;
-        stores.push(StoreRow::new(store.name, read));
+        let read = page.shared.keys.of(name, count_keys(&*store.target)).await;
+        // A store that does not answer has no checks, and its error is shown once.
+        let checks = match read {
+            Ok(_) => page.shared.checks.of(name, problems(&*store.target)).await.ok().and_then(|(_, checks)| checks),
+            Err(_) => None,
+        };
+        stores.push(StoreRow::new(store.name, read, checks));
     }
     let view = OverviewView {
         layout: page.layout("Overview"),
@@ -145,9 +163,15 @@ pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
         consumers: consumers.collect(),
         outboxes: outboxes(&page).await?,
         delays: rows(&page).await?,
-        queues: targets.queues.names().map(str::to_owned).collect(),
+        queues: join_all(targets.queues.iter().map(|(name, queue)| queue_row(&page, name, queue))).await,
     };
     Ok(page.answer(&view))
+}
+
+async fn queue_row(page: &Page, name: &str, queue: &Queue) -> QueueRow {
+    let count = page.shared.letters.of(name, count_letters(queue)).await.map(|(_, count)| Some(count));
+    let (dead_letters, error) = or_error(count);
+    QueueRow { queue: name.to_owned(), dead_letters, error }
 }
 
 #[cfg(feature = "__outbox")]
@@ -157,7 +181,7 @@ async fn outboxes(page: &Page) -> Result<Vec<OutboxRow>, PageError> {
     for name in targets.names() {
         let outbox = targets.open(Some(name))?;
         let backlog = crate::targets::answer(outbox.target.backlog(10_000)).await;
-        let (backlog, error) = super::or_error(backlog.map(|backlog| super::outbox::counts(&backlog)));
+        let (backlog, error) = or_error(backlog.map(|backlog| super::outbox::counts(&backlog)));
         rows.push(OutboxRow { outbox: outbox.name, backlog, error });
     }
     Ok(rows)

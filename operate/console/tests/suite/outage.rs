@@ -29,7 +29,9 @@ async fn a_target_that_does_not_answer_is_an_error_in_its_panel_and_the_others_a
     let site = Site::for_role(Role::Admin, store(1, 0).await, |builder| builder.queue("payments", open)).await;
     let answer = site.get("", "/dead-letters?queue=payments&read=1").await;
     assert!(answer.status == StatusCode::OK && answer.body.contains("no answer within 15 s"), "{}", answer.body);
-    assert_eq!(site.get("", "/overview").await.status, StatusCode::OK);
+    let overview = site.get("", "/overview").await;
+    assert_eq!(overview.status, StatusCode::OK);
+    assert!(overview.body.contains(">unknown</a>") && overview.body.contains("no answer within 2 s"), "{}", overview.body);
 }
 
 /// Requests `/readyz` by a hundred anonymous callers at once, and returns their statuses.

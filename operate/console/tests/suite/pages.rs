@@ -167,6 +167,8 @@ async fn programs_get_the_same_data_as_json() {
             let counts = json["stores"][0]["counts"].as_array().unwrap().iter().map(|count| &count[1]);
             let counts: Vec<u64> = counts.map(|count| count.as_str().unwrap().parse().unwrap()).collect();
             assert_eq!((counts[..2].to_vec(), counts[2] + counts[3]), (vec![0, 0], 2), "{json}");
+            assert_eq!(counts[4..], [0, 0], "failed checks and warnings: {json}");
+            assert_eq!((&json["queues"][0]["queue"], &json["queues"][0]["dead_letters"]), (&"orders".into(), &2.into()));
         }
     }
 }
@@ -180,4 +182,19 @@ async fn dead_letters_are_read_on_request_only_and_never_show_a_body() {
     assert!(read.body.contains("no stock") && read.body.contains("no customer") && !read.body.contains("secret"));
     let one = site.get("ann:viewer", "/dead-letters?read=1&cause=stock").await;
     assert!(one.body.contains("no stock") && !one.body.contains("no customer"));
+}
+
+#[tokio::test]
+async fn the_overview_shows_the_number_of_failed_checks_and_warnings() {
+    // A server without persistence is a warning, and one that evicts records a failed check.
+    let server = idempotent_harness::servers::RedisServer::start();
+    let store = idempotent::connect(&server.url()).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru"]);
+    let site = Site::for_role(Role::Viewer, store, |builder| builder).await;
+    let body = site.get("", "/overview").await.body;
+    let count = |name: &str| {
+        let rest = body.split(&format!("<dt>{name}</dt><dd><a href=\"health?store=orders\">")).nth(1).unwrap();
+        rest.split('<').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert!(count("failed checks") == 1 && count("warnings") >= 1, "{body}");
 }
