@@ -71,3 +71,32 @@ pub(crate) fn parse(server: &ServerUrl) -> Result<(PgConnectOptions, usize), Sou
     // The texts of statements are always the same, and PgBouncer rejects the other parameter.
     Ok((options.disable_statement_logging().extra_float_digits(None), connections))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parsed(query: &str) -> Result<usize, String> {
+        let parsed = parse(&format!("pgmq://app@localhost/shop?{query}").into());
+        parsed.map(|(_, connections)| connections).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_number_of_connections_is_at_least_one() {
+        assert_eq!((parsed("connections=1"), parsed("")), (Ok(1), Ok(CONNECTIONS)));
+        for wrong in ["connections=0", "connections=-1", "connections=many"] {
+            assert!(parsed(wrong).unwrap_err().contains("at least 1"), "{wrong}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_program_without_tls_refuses_a_url_that_requires_it() {
+        for mode in ["require", "verify-ca", "verify-full"] {
+            let error = parsed(&format!("sslmode={mode}")).unwrap_err();
+            assert!(error.contains("`pgmq-tls`"), "{mode}: {error}");
+        }
+        assert!(parsed("sslmode=prefer").is_ok());
+    }
+}

@@ -43,14 +43,20 @@ async fn compare(connections: &Connections, clients: [&mut PgConnection; 2]) -> 
         // sqlx numbers the statements of each connection, so both texts have the same name.
         let statement = sqlx::query(AssertSqlSafe(format!("SELECT $1::int4 + {added}, pg_backend_pid()"))).bind(10);
         let row = statement.fetch_one(&mut *clients[client]).await;
-        match row.and_then(|row: PgRow| Ok((row.try_get::<i32, _>(0)?, row.try_get::<i32, _>(1)?))) {
-            Ok((sum, process)) if sum == 10 + added => seen.push((client, process)),
-            Ok(_) => return Err(QueryError::Pooled),
-            Err(error) if is_of_another_statement(&error) => return Err(QueryError::Pooled),
-            Err(error) => return Err(connections.unconnected(error)),
-        }
+        let answer = row.and_then(|row: PgRow| Ok((row.try_get::<i32, _>(0)?, row.try_get::<i32, _>(1)?)));
+        let process = process_of(answer, 10 + added).map_err(|error| connections.unconnected(error))?;
+        seen.push((client, process.ok_or(QueryError::Pooled)?));
     }
     Ok(are_lent(&seen))
+}
+
+/// Returns the server process of an answer with this sum, or `None` for the answer of another statement.
+fn process_of(answer: Result<(i32, i32), Error>, expected: i32) -> Result<Option<i32>, Error> {
+    match answer {
+        Ok((sum, process)) => Ok((sum == expected).then_some(process)),
+        Err(error) if is_of_another_statement(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns whether two clients share a server process, or one client changes its process.
@@ -70,8 +76,25 @@ fn is_of_another_statement(error: &Error) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use idempotent_harness::servers::PostgresServer;
+    use sqlx::Connection;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_of_another_statement_is_one_with_another_sum_or_without_the_statement() {
+        assert_eq!(process_of(Ok((10, 7)), 10).unwrap(), Some(7));
+        assert_eq!(process_of(Ok((11, 7)), 10).unwrap(), None);
+        assert_eq!(process_of(Err(Error::RowNotFound), 10).unwrap(), None);
+        assert!(process_of(Err(Error::PoolTimedOut), 10).is_err());
+        let server = PostgresServer::start();
+        let mut client = PgConnection::connect(&server.url_of("postgres")).await.unwrap();
+        let mut fails = async |sql: &'static str| Err(sqlx::raw_sql(sql).execute(&mut client).await.unwrap_err());
+        assert_eq!(process_of(fails("EXECUTE missing").await, 10).unwrap(), None);
+        assert!(process_of(fails("SELECT 1 / 0").await, 10).is_err());
+    }
 
     #[test]
     fn clients_with_processes_of_their_own_are_not_lent_any() {

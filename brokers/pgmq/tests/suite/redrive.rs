@@ -6,7 +6,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, Stored
 use idempotent_pgmq::PgmqDeadLetters;
 use sqlx::Row;
 
-use crate::world::{World, ms, one, retry, settle};
+use crate::world::{World, ms, one, retry, settle, until};
 
 impl World {
     pub(crate) fn letters(&self) -> PgmqDeadLetters {
@@ -24,6 +24,20 @@ impl World {
         }
         source.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_closed_handle_has_no_connection() {
+    let world = World::new().await;
+    world.bury(&["1"]).await;
+    let open =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'idempotent'";
+    until("the source is gone", async || world.number(open).await == 0).await;
+    let mut letters = world.letters();
+    letters.next().await.unwrap().unwrap();
+    assert!(world.number(open).await > 0);
+    letters.close().await;
+    until("the handle has no connection", async || world.number(open).await == 0).await;
 }
 
 #[tokio::test]

@@ -204,7 +204,9 @@ async fn tls_is_verified() {
 #[tokio::test]
 async fn a_source_listens_where_pgmq_notifies_and_polls_elsewhere() {
     let world = World::new().await;
-    drop(world.source().await);
+    let source = world.source().await;
+    assert!(format!("{source:?}").contains("listens: false"), "{source:?}");
+    drop(source);
     world.execute("SELECT pgmq.enable_notify_insert('orders')").await;
     let listens = "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"pgmq.q_orders.INSERT\"' \
                    AND datname = current_database()";

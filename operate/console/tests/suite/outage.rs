@@ -31,7 +31,11 @@ async fn a_target_that_does_not_answer_is_an_error_in_its_panel_and_the_others_a
     assert!(answer.status == StatusCode::OK && answer.body.contains("no answer within 15 s"), "{}", answer.body);
     let overview = site.get("", "/overview").await;
     assert_eq!(overview.status, StatusCode::OK);
-    assert!(overview.body.contains(">unknown</a>") && overview.body.contains("no answer within 2 s"), "{}", overview.body);
+    assert!(
+        overview.body.contains(">unknown</a>") && overview.body.contains("no answer within 2 s"),
+        "{}",
+        overview.body
+    );
 }
 
 /// Requests `/readyz` by a hundred anonymous callers at once, and returns their statuses.

@@ -168,7 +168,10 @@ async fn programs_get_the_same_data_as_json() {
             let counts: Vec<u64> = counts.map(|count| count.as_str().unwrap().parse().unwrap()).collect();
             assert_eq!((counts[..2].to_vec(), counts[2] + counts[3]), (vec![0, 0], 2), "{json}");
             assert_eq!(counts[4..], [0, 0], "failed checks and warnings: {json}");
-            assert_eq!((&json["queues"][0]["queue"], &json["queues"][0]["dead_letters"]), (&"orders".into(), &2.into()));
+            assert_eq!(
+                (&json["queues"][0]["queue"], &json["queues"][0]["dead_letters"]),
+                (&"orders".into(), &2.into())
+            );
         }
     }
 }
