@@ -75,7 +75,7 @@ pub async fn relay(report: &Report) {
     let pool = pool(&server).await;
     let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
     let (_connection, channel) = by_hand::channel(&rabbit.url(), QUEUE).await;
-    let publisher = Arc::new(RabbitPublisher::builder(&rabbit.url()).build().unwrap());
+    let publisher = Arc::new(RabbitPublisher::builder(rabbit.url()).build().unwrap());
     let relay = Relay::new(&outbox, publisher).batch(BATCH);
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..rounds {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{ContentIds, LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{ContentIds, LetterBox, Position, ServerUrl, SourceError, SourceErrorKind, StoredLetter};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
@@ -70,11 +70,18 @@ impl RabbitDeadLetters {
     ///
     /// # Errors
     /// The URL or the name is invalid.
-    pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
+    pub fn new(url: impl Into<ServerUrl>, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
         let to = queue.name.clone();
-        Ok(Self { url: BrokerUrl::parse(url)?, queue, to, open: None, ids: ContentIds::default(), listed: None })
+        Ok(Self {
+            url: BrokerUrl::parse(url.into().as_str())?,
+            queue,
+            to,
+            open: None,
+            ids: ContentIds::default(),
+            listed: None,
+        })
     }
 
     /// Puts all letters back to this queue, which must exist.

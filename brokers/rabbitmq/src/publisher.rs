@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use idempotent_mq::{OutboundMessage, PublishError, Published};
+use idempotent_mq::{OutboundMessage, PublishError, Published, ServerUrl};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -141,9 +141,9 @@ impl RabbitPublisherBuilder {
 impl RabbitPublisher {
     /// Returns a builder for a publisher to this broker. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
-    pub fn builder(url: &str) -> RabbitPublisherBuilder {
+    pub fn builder(url: impl Into<ServerUrl>) -> RabbitPublisherBuilder {
         RabbitPublisherBuilder {
-            url: BrokerUrl::parse(url),
+            url: BrokerUrl::parse(url.into().as_str()),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::SystemClock;
-use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -49,9 +51,9 @@ impl RabbitSource {
     /// Returns a builder for a source that consumes this queue. The URL has the form
     /// `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://`
     /// need the feature `tls`.
-    pub fn builder(url: &str, queue: Queue) -> RabbitSourceBuilder {
+    pub fn builder(url: impl Into<ServerUrl>, queue: Queue) -> RabbitSourceBuilder {
         RabbitSourceBuilder {
-            url: BrokerUrl::parse(url),
+            url: BrokerUrl::parse(url.into().as_str()),
             queue,
             consumer_tag: String::new(),
             expiry: ExpirySettings::default(),
@@ -69,7 +71,7 @@ impl RabbitSource {
     ///
     /// # Cancellation
     /// Some of the queues may be declared.
-    pub async fn connect(url: &str, queue: Queue) -> Result<Self, SourceError> {
+    pub async fn connect(url: impl Into<ServerUrl>, queue: Queue) -> Result<Self, SourceError> {
         let source = Self::builder(url, queue).build()?;
         source.declare().await?;
         Ok(source)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_mq::{ServerUrl, SourceError, SourceErrorKind};
 
 use crate::StreamsSource;
 use crate::carrier::FieldMapping;
@@ -16,7 +16,7 @@ use crate::settler::{ConsumerSettings, StreamsSettler};
 /// A builder for a [`StreamsSource`].
 #[must_use]
 pub struct StreamsSourceBuilder {
-    url: String,
+    url: ServerUrl,
     stream: Arc<str>,
     group: Arc<str>,
     consumer: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub struct StreamsSourceBuilder {
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl StreamsSourceBuilder {
-    pub(crate) fn new(url: String, stream: Arc<str>, group: Arc<str>) -> Self {
+    pub(crate) fn new(url: ServerUrl, stream: Arc<str>, group: Arc<str>) -> Self {
         Self {
             url,
             stream,
@@ -140,7 +140,7 @@ impl StreamsSourceBuilder {
     /// # Cancellation
     /// The group may have been created.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
-        let client = client(&self.url)?;
+        let client = client(self.url.as_str())?;
         let declare = self.declare;
         let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
         let consumer = match self.consumer {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use idempotent_mq::{
-    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceError, SourceErrorKind, chains,
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, SourceError,
+    SourceErrorKind, chains,
 };
 use redis::{RedisError, Value};
 
@@ -77,8 +78,8 @@ impl StreamsPublisher {
     ///
     /// # Errors
     /// `Fatal` if the URL is invalid.
-    pub fn new(url: impl AsRef<str>) -> Result<Self, SourceError> {
-        let client = client(url.as_ref())?;
+    pub fn new(url: impl Into<ServerUrl>) -> Result<Self, SourceError> {
+        let client = client(url.into().as_str())?;
         Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 

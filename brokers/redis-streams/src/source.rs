@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{
-    DelaySupport, Delivery, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+    DelaySupport, Delivery, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ impl StreamsSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        url: impl Into<String>,
+        url: impl Into<ServerUrl>,
         stream: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
@@ -74,7 +74,7 @@ impl StreamsSource {
     /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub fn builder(
-        url: impl Into<String>,
+        url: impl Into<ServerUrl>,
         stream: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> StreamsSourceBuilder {

@@ -141,9 +141,9 @@ async fn scan() {
 
 async fn rabbitmq() {
     let server = RabbitServer::start();
-    let mut source = RabbitSource::builder(&server.url(), Queue::classic("work")).build().unwrap();
+    let mut source = RabbitSource::builder(server.url(), Queue::classic("work")).build().unwrap();
     source.declare().await.unwrap();
-    let publisher = RabbitPublisher::builder(&server.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(server.url()).build().unwrap();
     let sent: Vec<_> = (0..TIMES).map(|number| OutboundMessage::new("work", number.to_string(), "")).collect();
     assert!(Publish::publish(&publisher, &sent).await.iter().all(Result::is_ok));
     // Each delay needs a queue, since a message waits for earlier messages with a longer delay.

@@ -10,14 +10,14 @@ use crate::outbox::world::{World, once, round};
 
 async fn start() -> (RabbitServer, World, Relay<sqlx::Sqlite>) {
     let (server, world) = (RabbitServer::start(), World::new().await);
-    let publisher = RabbitPublisher::builder(&server.url());
+    let publisher = RabbitPublisher::builder(server.url());
     let publisher = publisher.confirm_within(Duration::from_secs(3)).give_up_after(Duration::from_secs(3));
     let relay = world.relay(publisher.build().unwrap());
     (server, world, relay)
 }
 
 fn source(server: &RabbitServer, queue: &str) -> RabbitSource {
-    RabbitSource::builder(&server.url(), Queue::classic(queue)).build().unwrap()
+    RabbitSource::builder(server.url(), Queue::classic(queue)).build().unwrap()
 }
 
 async fn declare(server: &RabbitServer, queue: &str) {

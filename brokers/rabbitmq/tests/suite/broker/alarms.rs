@@ -109,7 +109,7 @@ async fn a_settlement_during_an_alarm_names_the_alarm_and_its_copy_is_stored_aft
 async fn a_publisher_sends_a_message_once_during_an_alarm_and_names_the_alarm() {
     let world = World::alone("alarm.publisher").await;
     world.declare("alarm.publisher").await;
-    let publisher = RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(100)).give_up_after(ms(2_000));
+    let publisher = RabbitPublisher::builder(SERVER.url()).confirm_within(ms(100)).give_up_after(ms(2_000));
     let publisher = publisher.build().unwrap();
     until("an open connection", async || publisher.blocked().await.ok()).await;
     let alarm = MemoryAlarm::raise().await;
@@ -135,7 +135,7 @@ async fn a_publisher_asks_for_the_reason_of_an_alarm_and_stores_nothing() {
     let queues = || tokio::task::spawn_blocking(|| SERVER.queues("/", "messages"));
     let before = queues().await.unwrap();
     let blocked = async || {
-        let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+        let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
         within("an answer", publisher.blocked()).await.unwrap()
     };
     assert_eq!(blocked().await, None);

@@ -6,7 +6,7 @@ use lapin::options::{BasicGetOptions, BasicRejectOptions};
 use crate::broker::world::{ManualSource, SERVER, World, named, until};
 
 fn letters_of(queue: &str) -> RabbitDeadLetters {
-    RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
+    RabbitDeadLetters::new(SERVER.url(), queue).unwrap()
 }
 
 /// Checks that the only dead letter has this reason and these deaths, and starts with its first attempt after a

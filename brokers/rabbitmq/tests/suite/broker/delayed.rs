@@ -16,7 +16,7 @@ use crate::broker::world::{SERVER, World, ms, until, within};
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 fn publisher(delays: DelayTopology) -> RabbitPublisher {
-    RabbitPublisher::builder(&SERVER.url()).delays(delays).give_up_after(Duration::from_secs(60)).build().unwrap()
+    RabbitPublisher::builder(SERVER.url()).delays(delays).give_up_after(Duration::from_secs(60)).build().unwrap()
 }
 
 fn both() -> [(&'static str, DelayTopology); 2] {

@@ -25,7 +25,7 @@ const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
 #[tokio::test]
 async fn a_message_reaches_each_queue_bound_with_its_key_and_is_an_error_without_one() {
     let world = World::new("exchanges").await;
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     let (durable, none) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, FieldTable::default);
     for (kind, bound, sent) in EXCHANGES {
         let of = |queue: &str| format!("exchanges.{kind:?}.{queue}");

@@ -148,7 +148,7 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
         });
         Process::start(world.source(), "billing", &executor(&store, Policy::new()), handling, |b| b)
     });
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     let sending = tokio::spawn(async move {
         for n in 0..MESSAGES * 2 {
             let id = "m".repeat(1 + n / 2);

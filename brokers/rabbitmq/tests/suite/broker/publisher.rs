@@ -83,7 +83,7 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
 async fn an_unroutable_message_is_an_error_and_concurrent_messages_are_not() {
     let world = World::new("neighbours").await;
     world.declare("neighbours").await;
-    let publisher = RabbitPublisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).in_flight(100).build().unwrap();
     for _ in 0..20 {
         let sent = (0..100).map(|n| {
             let publisher = publisher.clone();
@@ -127,7 +127,7 @@ async fn a_message_without_a_confirm_is_sent_again_with_its_id_and_has_one_effec
     let to = Route::queue("silent");
     publisher.publish(&OutboundMessage::new(&to, "first", "{}")).await.unwrap();
     let hasty =
-        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(1_000)).give_up_after(ms(1_000)).build().unwrap();
+        RabbitPublisher::builder(SERVER.url()).confirm_within(ms(1_000)).give_up_after(ms(1_000)).build().unwrap();
     hasty.publish(&OutboundMessage::new(&to, "first", "{}")).await.unwrap();
     SERVER.pause();
     let error = hasty.publish(&OutboundMessage::new(&to, "unknown", "{}")).await.unwrap_err();
@@ -181,7 +181,7 @@ async fn a_message_to_a_full_queue_is_sent_again_until_the_queue_has_room() {
 async fn a_message_to_a_missing_queue_is_refused_if_the_name_is_a_misleading_one() {
     let world = World::new("names").await;
     world.declare("names").await;
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     for missing in ["home node 'names'", "names\n"] {
         let message = OutboundMessage::new(Route::queue(missing), "m", "{}");
         let error = within("an answer", publisher.publish(&message)).await.unwrap_err();
@@ -217,7 +217,7 @@ async fn a_publisher_survives_a_crash_of_its_broker() {
     world.declare("outlived").await;
     // Longer than a restart of the broker on a busy machine.
     let patient =
-        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(2 * LIMIT).build().unwrap();
+        RabbitPublisher::builder(SERVER.url()).confirm_within(ms(2_000)).give_up_after(2 * LIMIT).build().unwrap();
     patient.publish(&OutboundMessage::new("outlived", "before", "{}")).await.unwrap();
     world.kill_broker().await;
     let refused = Arc::new(AtomicU32::new(0));

@@ -10,7 +10,7 @@ use crate::broker::dead_letters::every_type;
 use crate::broker::world::{ManualSource, SERVER, World, named, until};
 
 fn letters_of(queue: &str) -> RabbitDeadLetters {
-    RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
+    RabbitDeadLetters::new(SERVER.url(), queue).unwrap()
 }
 
 /// Sends a message with each body, and dead-letters the messages.

@@ -63,7 +63,7 @@ async fn an_expired_message_is_dropped_without_a_run() {
     world.declare("poison").await;
     let log = Arc::new(Log::default());
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
-    let source = RabbitSource::builder(&SERVER.url(), Queue::classic("poison")).expires_at_header("end");
+    let source = RabbitSource::builder(SERVER.url(), Queue::classic("poison")).expires_at_header("end");
     let process = Process::start(source.build().unwrap(), "billing", &executor, log.by_id(done), |b| b);
     world.subscribed().await;
     let mut headers = FieldTable::default();

@@ -114,7 +114,7 @@ async fn a_dead_letter_keeps_its_headers_up_to_the_largest_ones_and_names_a_head
     world.send(b"{}", with_header(fits)).await;
     let held = source.next().await;
     source.settle(&held, Settlement::DeadLetter(DeadLetter::because("no stock", Timestamp(9)))).await.unwrap();
-    let mut letters = RabbitDeadLetters::new(&SERVER.url(), "sizes.letters").unwrap();
+    let mut letters = RabbitDeadLetters::new(SERVER.url(), "sizes.letters").unwrap();
     assert_eq!(Redrive::new().run(&mut letters).await.put_back, 1);
     let back = source.next().await;
     assert_eq!(back.0.headers.first("h").map(<[u8]>::len), Some(fits));
@@ -144,7 +144,7 @@ async fn a_message_whose_retry_is_too_large_is_a_dead_letter_after_one_run_and_t
 async fn a_published_message_has_headers_up_to_the_largest_frame() {
     let world = World::new("sizes.published").await;
     world.declare("sizes.published").await;
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     let publish = async |bytes: usize| {
         let message = OutboundMessage::new("sizes.published", "m", "{}").header("h", "v".repeat(bytes));
         publisher.publish(&message).await
@@ -202,7 +202,7 @@ async fn a_copy_of_a_body_over_a_lowered_limit_is_refused_and_its_message_stays(
         let error = source.settle(&held[2], settlement).await.unwrap_err();
         assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("max_message_size"), "{error}");
     }
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     for bytes in [LIMIT - 1, LIMIT, LIMIT + 1] {
         let published = publisher.publish(&OutboundMessage::new("sizes.body", "p", vec![b'x'; bytes])).await;
         let refused = published.err().map(|error| error.kind());
@@ -220,7 +220,7 @@ async fn a_letter_whose_body_exceeds_a_lowered_limit_is_passed_by_and_the_others
         world.send_to("", "sizes.letter.dead", &vec![b'x'; bytes], named(id)).await;
     }
     let limit = BodyLimit::set(1_000).await;
-    let mut letters = RabbitDeadLetters::new(&SERVER.url(), "sizes.letter").unwrap();
+    let mut letters = RabbitDeadLetters::new(SERVER.url(), "sizes.letter").unwrap();
     let redriven = Redrive::new().run(&mut letters).await;
     assert!(redriven.failed.is_none(), "{redriven:?}");
     assert_eq!((redriven.put_back, redriven.passed_by), (1, 1));

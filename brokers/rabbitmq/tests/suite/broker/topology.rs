@@ -62,7 +62,7 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
             assert!(world.take(queue).await.is_none(), "{exchange} {key} in {queue}");
         }
     }
-    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(SERVER.url()).build().unwrap();
     let nowhere = publisher.publish(&OutboundMessage::new(Route::exchange("topology.topic", "order"), "m", "")).await;
     assert_eq!(nowhere.unwrap_err().kind(), PublishErrorKind::Refused);
 }

@@ -74,7 +74,7 @@ impl World {
     }
 
     pub fn source_of(&self, queue: Queue) -> RabbitSource {
-        RabbitSource::builder(&SERVER.url(), queue).build().unwrap()
+        RabbitSource::builder(SERVER.url(), queue).build().unwrap()
     }
 
     /// Returns a source that has subscribed to its queue.
