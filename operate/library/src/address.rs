@@ -67,7 +67,7 @@ impl KeyAddress {
         match self {
             Self::Text(text) => Key::from_text(text).ok_or_else(|| OperateError::Address { text: escaped(text) }),
             Self::Parts { namespace, tenant, scene, scope, parts } => {
-                let identity = Identity::new(scene_named(scene), scope.clone(), &PartList(parts));
+                let identity = Identity::new(Scene::Named(scene.clone().into()), scope.clone(), &PartList(parts));
                 let identity = match tenant {
                     KeyTenant::None => identity,
                     KeyTenant::Parts(parts) => identity.tenant(&PartList(parts)),
@@ -77,15 +77,6 @@ impl KeyAddress {
                 Ok(identity.key(namespace)?)
             }
         }
-    }
-}
-
-/// Returns the scene of this name.
-fn scene_named(name: &str) -> Scene {
-    match name {
-        "mq" => Scene::Mq,
-        "rest" => Scene::Rest,
-        _ => Scene::Named(name.to_owned().into()),
     }
 }
 

@@ -90,6 +90,24 @@ async fn only_deliveries_without_a_settlement_count() {
 
 /// PGMQ counts whole seconds.
 #[tokio::test]
+async fn a_closed_source_returns_the_messages_of_its_last_read() {
+    let world = World::new().await;
+    let mut source = world.builder().visibility_timeout(ms(3_600_000)).connect().await.unwrap();
+    world.send("1").await;
+    // The read continues, although its call is dropped.
+    tokio::select! {
+        biased;
+        received = source.receive(5) => panic!("{:?}", received.map(drop)),
+        () = std::future::ready(()) => {}
+    }
+    source.close().await;
+    assert_eq!(
+        world.number("SELECT count(*) FROM pgmq.q_orders WHERE read_ct = 1 AND vt <= clock_timestamp()").await,
+        1
+    );
+}
+
+#[tokio::test]
 async fn a_visibility_timeout_is_rounded_up() {
     let world = World::new().await;
     world.source().await;
