@@ -237,3 +237,47 @@ impl AuditSink for MemoryAudit {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn intent() -> AuditEntry {
+        AuditEntry::of_author(("ann", "stock corrected"), "cli", "orders")
+            .unwrap()
+            .intent("forget", "key 17", 3)
+            .unwrap()
+    }
+
+    #[test]
+    fn an_intent_has_an_id_of_its_own_which_its_result_shares() {
+        let (one, other) = (intent(), intent());
+        assert!(one.id.len() == 32 && one.id != other.id, "{one:?}");
+        let result = one.result("done".to_owned());
+        assert_eq!((&result.id, result.outcome.as_deref()), (&one.id, Some("done")));
+    }
+
+    #[test]
+    fn an_entry_is_one_event_of_the_log_with_all_fields() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let _logs =
+            idempotent_harness::logs_to(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
+        TracingAudit.write(&intent()).unwrap();
+        let line = std::fs::read_to_string(log.path()).unwrap();
+        for part in [
+            "idempotent::audit",
+            "phase=Intent",
+            "by=\"ann\"",
+            "via=\"cli\"",
+            "action=\"forget\"",
+            "store=\"orders\"",
+            "subject=\"key 17\"",
+            "fencing=3",
+            "reason=\"stock corrected\"",
+        ] {
+            assert!(line.contains(part), "{part} is missing in {line}");
+        }
+    }
+}

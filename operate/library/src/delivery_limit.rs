@@ -66,3 +66,60 @@ impl DeadLetters for DeliveryLimited {
         self.letters.close().await;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use idempotent_mq::{Delivery, Position};
+
+    use super::*;
+
+    /// Letters that were read this often, and the calls of their handle.
+    struct Read(u32, Arc<Mutex<Vec<&'static str>>>);
+
+    impl Read {
+        fn call(&self, name: &'static str) {
+            self.1.lock().unwrap().push(name);
+        }
+    }
+
+    #[async_trait]
+    impl DeadLetters for Read {
+        async fn count(&mut self) -> Result<u64, SourceError> {
+            self.call("count");
+            Ok(3)
+        }
+        async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+            let mut delivery = Delivery::new(Position::of("orders"), Vec::new());
+            delivery.delivered = Some(self.0);
+            Ok(Some(StoredLetter::at("1", delivery, None)))
+        }
+        async fn put_back(&mut self) -> Result<bool, SourceError> {
+            self.call("put_back");
+            Ok(true)
+        }
+        async fn discard(&mut self) -> Result<bool, SourceError> {
+            self.call("discard");
+            Ok(true)
+        }
+        async fn close(&mut self) {
+            self.call("close");
+        }
+    }
+
+    #[tokio::test]
+    async fn letters_are_read_up_to_half_the_limit_and_all_else_is_passed_on() {
+        let calls = Arc::<Mutex<Vec<_>>>::default();
+        let limited = |read| DeliveryLimited::new(Box::new(Read(read, calls.clone())), 20);
+        assert!(limited(10).next().await.unwrap().is_some());
+        let error = limited(11).next().await.unwrap_err();
+        assert!(error.to_string().contains("read 11 times") && error.to_string().contains("after 20"), "{error}");
+        let mut letters = limited(0);
+        assert_eq!(letters.count().await.unwrap(), 3);
+        assert!(letters.put_back().await.unwrap() && letters.discard().await.unwrap());
+        letters.close().await;
+        assert_eq!(*calls.lock().unwrap(), ["count", "put_back", "discard", "close"]);
+    }
+}

@@ -172,6 +172,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_paced_listing_examines_no_more_than_its_rate() {
+        let executor = store().await;
+        let rate = NonZeroU32::new(500);
+        let started = tokio::time::Instant::now();
+        let page =
+            list_paced(executor.store(), &KeyFilter::default(), None, PageLimits::default(), rate).await.unwrap();
+        // Five records in each request, and a wait after each but the last.
+        assert!(started.elapsed() >= Duration::from_millis(80), "{:?}", started.elapsed());
+        assert_eq!((page.examined, page.next), (45, None));
+    }
+
+    #[tokio::test]
     async fn one_key_is_described_and_an_absent_one_is_none() {
         let executor = store().await;
         let key = |number: u32| Identity::new(Scene::Mq, "orders", &number).key("idempotent").unwrap();

@@ -190,8 +190,8 @@ mod tests {
 
     use idempotent_core::Timestamp;
     use idempotent_mq::{
-        DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source, SourceError, SourceErrorKind,
-        StoredLetter,
+        DeadLetter, Delivery, MemoryDeadLetters, MemoryQueue, Position, Received, Settlement, Source, SourceError,
+        SourceErrorKind, StoredLetter,
     };
 
     use super::*;
@@ -320,6 +320,75 @@ mod tests {
                 ("3 letters", Some(end))
             ]
         );
+    }
+
+    /// Letters `1`, `2` and so on of a key, of which the second is gone and the third cannot be put back.
+    struct Scripted(u32);
+
+    #[async_trait::async_trait]
+    impl DeadLetters for Scripted {
+        async fn count(&mut self) -> Result<u64, SourceError> {
+            Ok(3)
+        }
+
+        async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+            self.0 += 1;
+            let delivery = Delivery::new(Position::of("orders"), Vec::new());
+            let mut letter = DeadLetter::because("no stock", Timestamp(9));
+            letter.id = Some("shop:mq:orders:{Pv_mJFCxQoKrWCJDVdincw}:7".to_owned());
+            Ok((self.0 <= 3).then(|| StoredLetter::new(self.0.to_string().as_str().into(), delivery, Some(letter))))
+        }
+
+        async fn put_back(&mut self) -> Result<bool, SourceError> {
+            match self.0 {
+                3 => Err(SourceError::new(SourceErrorKind::Transient, "no answer")),
+                number => Ok(number != 2),
+            }
+        }
+
+        async fn discard(&mut self) -> Result<bool, SourceError> {
+            self.put_back().await
+        }
+    }
+
+    #[tokio::test]
+    async fn each_outcome_is_recorded_with_the_fencing_token_of_its_letter() {
+        let log = Arc::new(MemoryAudit { entries: Mutex::default(), most: usize::MAX });
+        let redriver = Redriver::new(log.clone(), ("ann", "why"), "test", "orders").unwrap();
+        let filter = LetterFilter::default();
+        let outcome = redriver.run(Redrive::new(), (&filter, "all"), &mut Scripted(0), |_| {}).await.unwrap();
+        assert!(outcome.summary.failed.is_some() && outcome.summary.gone == 1, "{outcome:?}");
+        let log = log.entries.lock().unwrap();
+        let shown: Vec<_> = log.iter().map(|entry| (entry.fencing, entry.outcome.as_deref().unwrap_or("-"))).collect();
+        assert_eq!(shown[..3], [(0, "-"), (7, "done"), (7, "gone")]);
+        assert!(
+            shown[3].0 == 7 && shown[3].1.starts_with("failed: ") && shown[4].1.starts_with("failed: "),
+            "{shown:?}"
+        );
+    }
+
+    #[test]
+    fn only_a_change_that_was_not_ended_early_misses_letters() {
+        let filter = LetterFilter { ids: ["1@9".into()].into(), ..LetterFilter::default() };
+        let outcome = |change: fn(&mut RedriveOutcome)| {
+            let summary = RedriveSummary::default();
+            let mut outcome = RedriveOutcome { summary, letters: Vec::new(), audit_failed: None };
+            change(&mut outcome);
+            outcome
+        };
+        assert_eq!(outcome(|_| {}).missing(&filter), filter.ids);
+        let failed = |outcome: &mut RedriveOutcome| {
+            outcome.summary.failed = Some(SourceError::new(SourceErrorKind::Transient, "no answer"));
+        };
+        let ended: [fn(&mut RedriveOutcome); 3] = [
+            failed,
+            |outcome| outcome.summary.is_stopped = true,
+            |outcome| outcome.audit_failed = Some(io::Error::other("the disk is full")),
+        ];
+        for change in ended {
+            assert!(outcome(change).missing(&filter).is_empty());
+        }
+        assert!(ending(&outcome(|outcome| outcome.summary.is_stopped = true).summary).starts_with("stopped; "));
     }
 
     #[tokio::test]

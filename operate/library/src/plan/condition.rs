@@ -135,6 +135,26 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_is_met_exactly_is_exceeded_only_with_an_equals_sign() {
+        let compare = |sign| OPERATORS.iter().find(|(known, _)| *known == sign).unwrap().1;
+        for (sign, expected) in [
+            (">", [false, false, true]),
+            (">=", [false, true, true]),
+            ("<", [true, false, false]),
+            ("<=", [true, true, false]),
+        ] {
+            assert_eq!([1.0, 2.0, 3.0].map(|figure| compare(sign)(figure, 2.0)), expected, "{sign}");
+        }
+    }
+
+    #[test]
+    fn only_postgres_has_databases() {
+        assert!(met("databases>0", Engine::Postgres));
+        let databases: Condition = "databases>0".parse().unwrap();
+        assert!(databases.met_by(&plan(Engine::Redis)).is_err());
+    }
+
+    #[test]
     fn a_condition_that_cannot_be_judged_is_refused_with_its_rule() {
         for (condition, rule) in [
             ("masters", "expected a figure"),

@@ -142,6 +142,9 @@ mod tests {
         assert_eq!(missing, PlanError::MissingConstant { row: "redis AOF of a cycle" });
         let invalid = Constants::parse("{}\n").unwrap_err().to_string();
         assert!(invalid.contains("line 1") && invalid.contains("no `store`"), "{invalid}");
+        let negative = MEASURED.replacen("\"value\":", "\"value\":-", 1);
+        let negative = Constants::parse(&negative).unwrap_err().to_string();
+        assert!(negative.contains("no `value` of at least 0"), "{negative}");
     }
 
     #[test]

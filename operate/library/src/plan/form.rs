@@ -111,8 +111,7 @@ pub(super) const DAY: f64 = 86_400.0;
 
 /// Returns the bytes that one record occupies in Redis.
 pub(super) fn record_bytes(load: &Workload, constants: &Constants) -> f64 {
-    let has_result = if load.result_bytes > 0.0 { load.results } else { 0.0 };
-    let result = has_result * (constants.with_result(load.result_bytes) - constants.record);
+    let result = load.results * (constants.with_result(load.result_bytes) - constants.record);
     let key = allocated_key(load.key_bytes) - allocated_key(MEASURED_KEY);
     constants.record + key + load.fingerprints * (constants.fingerprint - constants.record) + result
 }
@@ -174,7 +173,7 @@ fn masters(load: &Workload, used: f64, cores_at_peak: f64) -> (u64, f64) {
         return (1, copied(1));
     }
     // More masters always fit if fewer do, and a save at most doubles the memory.
-    let (mut low, mut high) = (SMALLEST_CLUSTER - 1, SMALLEST_CLUSTER);
+    let (mut low, mut high) = (SMALLEST_CLUSTER, SMALLEST_CLUSTER);
     while !fits(high) && high < u64::MAX {
         (low, high) = (high, high.saturating_mul(2));
     }
@@ -233,5 +232,10 @@ mod tests {
         assert_eq!(super::masters(&load, 1e9, 0.5).0, 1, "one server is enough");
         assert_eq!(super::masters(&load, 5e9, 0.5).0, 3, "a cluster has three masters at least");
         assert_eq!(super::masters(&load, 1e9, 2.4).0, 5, "processors need masters, too");
+    }
+
+    #[test]
+    fn the_memory_of_a_key_grows_in_steps_of_16_bytes() {
+        assert_eq!([12.0, 13.0, 28.0, 29.0].map(allocated_key), [16.0, 32.0, 32.0, 48.0]);
     }
 }

@@ -152,5 +152,6 @@ mod tests {
         assert_eq!(sizes, ["0.00 B", "149 B", "1.00 kB", "1.00 MB", "13.4 GB", "170 GB", "1.15 TB"]);
         let counts = [0.0, 0.5, 3.0, 240.0, 12_000.0, 86.4e6, 1.0368e9].map(count);
         assert_eq!(counts, ["0", "0.5", "3", "240", "12,000", "86.4 million", "1.04 billion"]);
+        assert_eq!(count(2.5e12), "2.50 trillion");
     }
 }
