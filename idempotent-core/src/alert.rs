@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 pub use self::dispatch::{AlertCounts, AlertSetupError, Alerts, AlertsBuilder};
 pub use self::observer::AlertObserver;
 use crate::Timestamp;
+use crate::units::start_of;
 
 /// A problem that the library does not solve by itself, and how often it occurred.
 ///
@@ -89,8 +90,8 @@ impl Alert {
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         let detail = detail.into();
-        let end = detail.floor_char_boundary(Self::MAX_DETAIL);
-        self.detail = Some(if end < detail.len() { detail[..end].to_owned().into() } else { detail });
+        let start = start_of(&detail, Self::MAX_DETAIL);
+        self.detail = Some(if start.len() < detail.len() { start.to_owned().into() } else { detail });
         self
     }
 

@@ -98,6 +98,9 @@ pub use transaction::{
 /// Functions that the attribute's generated code calls, and functions that this workspace's crates share. Internal: anything
 /// here may change in a patch release.
 #[doc(hidden)]
+pub use self::units::start_of;
+
+#[doc(hidden)]
 pub mod __private {
     pub use std::boxed::Box;
     pub use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Durations and sizes in configuration files.
+//! Durations and sizes in configuration files, and texts of a limited size.
 use std::fmt;
 use std::time::Duration;
 
@@ -23,6 +23,14 @@ impl From<HumaneSize> for u64 {
     fn from(size: HumaneSize) -> Self {
         size.0
     }
+}
+
+/// Returns the longest start of a text that has at most this many bytes.
+#[doc(hidden)]
+#[must_use]
+pub fn start_of(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -59,6 +59,7 @@ fn all() -> Done {
     report.check("links of pages", links);
     report.check("licenses of files", licenses::licenses);
     report.check("versions of servers", versions::versions);
+    report.check("Rust versions of dependencies", versions::rust_versions);
     report.check("prose", prose::prose);
     report.check("deployment samples", deployment_samples);
     report.check("crates of the first build", packages::first_build);

@@ -75,21 +75,3 @@ fn pass_on(program: &[&str], arguments: &[String]) -> ExitCode {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_play_builds_only_the_slow_client_that_it_needs() {
-        let of = |arguments: &[&str]| {
-            let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
-            features(&arguments).collect::<Vec<_>>()
-        };
-        assert_eq!(of(&["nats", "--seconds", "60"]), Vec::<&str>::new());
-        assert_eq!(of(&["kafka-retry-topic"]), ["kafka"]);
-        assert_eq!(of(&["outbox", "--broker", "rocketmq"]), ["rocketmq"]);
-        assert_eq!(of(&["sqs"]), ["sqs"]);
-        assert_eq!(of(&["nats", "--history", "kafka.jsonl"]), Vec::<&str>::new());
-    }
-}

@@ -139,21 +139,3 @@ fn lines(reader: PipeReader, mut see: impl FnMut(&[u8])) -> io::Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Barrier;
-
-    use super::*;
-
-    #[test]
-    fn items_are_worked_on_at_a_time_and_results_are_in_order() {
-        let both = Barrier::new(2);
-        let work = |nth: usize, item: i32| {
-            // Each item waits for another one.
-            both.wait();
-            (nth, item)
-        };
-        assert_eq!(concurrently([7, 8, 9, 6], 2, work), [(0, 7), (1, 8), (2, 9), (3, 6)]);
-    }
-}

@@ -309,7 +309,7 @@ struct Setup {
 }
 
 /// The time for which an idle thread is kept.
-const ALWAYS: Duration = Duration::from_hours(24);
+const ALWAYS: Duration = Duration::from_secs(24 * 3_600);
 
 /// Starts the thread of a member, and waits until the member is connected.
 async fn start(member: Member, setup: Setup) -> Result<(), SourceError> {

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Clock, SystemClock, Timestamp};
+use idempotent_core::{Clock, SystemClock, Timestamp, start_of};
 use idempotent_mq::{
     DeadLetter, Delivery, Envelope, Field, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind,
     Retry,
@@ -205,7 +205,7 @@ impl Original {
 
 /// Returns the beginning of a text.
 fn shortened(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(SHORT)).unwrap_or_default()
+    start_of(text, SHORT)
 }
 
 /// A message among the dead letters.

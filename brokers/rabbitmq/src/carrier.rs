@@ -5,7 +5,7 @@ mod own_headers;
 
 use std::borrow::Cow;
 
-use idempotent_core::Timestamp;
+use idempotent_core::{Timestamp, start_of};
 use idempotent_mq::{Datum, DeadLetter, Delivery, Envelope, Field, MessagePlace, Position, Retry};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -137,7 +137,7 @@ impl RetryHeaders {
     ) -> BasicProperties {
         let mut own = self.own_headers(&self.envelope.clone().dead(letter));
         if !left_out.is_empty() {
-            let reason = &letter.reason[..letter.reason.floor_char_boundary(MAX_REASON)];
+            let reason = start_of(&letter.reason, MAX_REASON);
             own.set(Field::Reason, Datum::Text(&format!("{reason} ({})", without(left_out))));
         }
         own.set(QUEUE, Datum::Text(queue));
@@ -171,7 +171,7 @@ const MAX_REASON: usize = 500;
 
 /// Returns the text about the headers that a letter does not have.
 fn without(names: &[String]) -> String {
-    let some = names.iter().take(8).map(|name| &name[..name.floor_char_boundary(40)]).collect::<Vec<_>>().join(", ");
+    let some = names.iter().take(8).map(|name| start_of(name, 40)).collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(8);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("stored without the headers {some}{more}, with which the letter exceeds the largest frame of the broker")

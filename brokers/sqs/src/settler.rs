@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use idempotent_core::start_of;
 use idempotent_mq::{DeadLetter, Delivery, Envelope, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::MutexGuard;
 use tracing::warn;
@@ -152,7 +153,7 @@ impl SqsSettler {
 /// Returns a letter with the beginning of its reason.
 fn shortened(letter: &DeadLetter) -> DeadLetter {
     let mut letter = letter.clone();
-    let reason = letter.reason.get(..letter.reason.floor_char_boundary(REASON)).unwrap_or_default();
+    let reason = start_of(&letter.reason, REASON);
     letter.reason = format!("{reason}… (shortened)").into();
     letter
 }

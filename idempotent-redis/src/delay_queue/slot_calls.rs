@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use idempotent_core::StoreError;
+use idempotent_core::{StoreError, start_of};
 use idempotent_mq::DelayError;
 use redis::Value;
 
@@ -114,7 +114,7 @@ impl DelayQueue {
     ) -> Result<Value, StoreError> {
         let args = ScriptArgs::new().text(&receipt.member).number(receipt.number).text(how).number(micros(delay));
         let args = args.number(self.0.settings.max_retries).number(attempt).number(first_at);
-        let args = args.text(&reason[..reason.floor_char_boundary(LONGEST_REASON)]);
+        let args = args.text(start_of(reason, LONGEST_REASON));
         self.0.servers.call(DelayScript::Back, &receipt.keys, &args).await
     }
 

@@ -61,7 +61,10 @@ pub(crate) struct KeyCounts {
 
 /// The last reading of each target: the keys of a store, its checks, or the dead letters of a queue.
 #[derive(Debug)]
-pub(crate) struct Readings<T>(Mutex<HashMap<String, (Instant, Result<T, String>)>>);
+pub(crate) struct Readings<T>(Mutex<HashMap<String, Reading<T>>>);
+
+/// The time of a reading, and its result.
+type Reading<T> = (Instant, Result<T, String>);
 
 impl<T> Default for Readings<T> {
     fn default() -> Self {

@@ -2,6 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use idempotent_core::start_of;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 
 use crate::catalogue::{MetricInfo, MetricKind};
@@ -62,7 +63,7 @@ impl fmt::Debug for Recording {
 
 /// Returns the text as the value of a label: at most 120 bytes, without control characters.
 fn label_value(text: &str) -> String {
-    let short = &text[..text.floor_char_boundary(MAX_LABEL)];
+    let short = start_of(text, MAX_LABEL);
     short.chars().map(|char| if char.is_control() { '_' } else { char }).collect()
 }
 

@@ -213,18 +213,3 @@ fn tests(name: &str, package: &str, filter: &str, environment: Environment) -> S
     let arguments = words(&format!("test --locked --package {package} --test suite -- {filter}"));
     Stage { name: name.to_owned(), arguments, runs_tests: true, environment }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn each_stage_has_a_name_and_a_file_of_its_own() {
-        let stages = all(7);
-        let names: BTreeSet<_> = stages.iter().map(|stage| &stage.name).collect();
-        let files: BTreeSet<_> = stages.iter().map(Stage::file).collect();
-        assert_eq!((names.len(), files.len()), (stages.len(), stages.len()));
-    }
-}

@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use idempotent_core::start_of;
 use idempotent_mq::{Datum, Envelope, Field, MessagePlace};
 use lapin::types::{AMQPValue, ShortString};
 
@@ -52,7 +53,7 @@ impl OwnHeaders {
     /// Sets a value. A text is truncated to its maximum length.
     pub(super) fn set(&mut self, field: Field, value: Datum<'_>) {
         let value = match value {
-            Datum::Text(text) => AMQPValue::LongString(text[..text.floor_char_boundary(MAX_TEXT)].into()),
+            Datum::Text(text) => AMQPValue::LongString(start_of(text, MAX_TEXT).into()),
             Datum::Number(number) => AMQPValue::LongLongInt(i64::try_from(number).unwrap_or(i64::MAX)),
         };
         self.0.insert(name_of(field), value);

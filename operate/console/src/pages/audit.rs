@@ -96,7 +96,7 @@ async fn newest(file: PathBuf, filter: AuditFilter, reader: Arc<Semaphore>) -> i
         drop(permit);
         found
     };
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten()
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]
