@@ -2,14 +2,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idempotent_core::{ExecutorCounts, KeyFilter, PageLimits, StateKind, Store};
 use idempotent_operate::{BoundedCount, OperateError, StateName, list};
 use tokio::time::Instant;
 
-use crate::targets::answer;
+use crate::targets::{answer, answer_within};
 
 /// The shortest time between two samples.
 const STEP: Duration = Duration::from_secs(5);
@@ -43,8 +43,12 @@ impl Samples {
     }
 }
 
-/// The shortest time between two readings of a target. After an error, it is [`STEP`].
+/// The time for which a reading of a target is shown. A queue may have to read all its letters to count them.
 const READING: Duration = Duration::from_secs(30);
+/// The time for which the error of a reading is shown.
+const FAILED: Duration = Duration::from_secs(10);
+/// The longest time of a reading. A page waits for [`ANSWER`] only.
+const LONGEST_READING: Duration = Duration::from_secs(15);
 /// The number of records that one reading examines.
 const EXAMINED: usize = 20_000;
 
@@ -61,7 +65,10 @@ pub(crate) struct KeyCounts {
 
 /// The last reading of each target: the keys of a store, its checks, or the dead letters of a queue.
 #[derive(Debug)]
-pub(crate) struct Readings<T>(Mutex<HashMap<String, Reading<T>>>);
+pub(crate) struct Readings<T>(Mutex<HashMap<String, Slot<T>>>);
+
+/// The last reading of one target. One task at a time reads it.
+type Slot<T> = Arc<tokio::sync::Mutex<Option<Reading<T>>>>;
 
 /// The time of a reading, and its result.
 type Reading<T> = (Instant, Result<T, String>);
@@ -72,24 +79,37 @@ impl<T> Default for Readings<T> {
     }
 }
 
-impl<T: Clone> Readings<T> {
-    /// Returns the last reading of a target with its age. Reads the target only if the last reading is old.
+impl<T: Clone + Send + 'static> Readings<T> {
+    /// Returns the last reading of a target with its age. Reads the target if the last reading is old, in a task that continues if
+    /// this call has no answer in time.
     pub(crate) async fn of<E: fmt::Display>(
         &self,
         name: &str,
-        read: impl Future<Output = Result<T, E>>,
+        read: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<(Duration, T), String> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = lock().get(name).map(|(at, last)| (at.elapsed(), last.clone()));
-        let (age, read) = match last.filter(|(age, last)| *age < if last.is_ok() { READING } else { STEP }) {
-            Some(last) => last,
-            None => {
-                let read = answer(read).await;
-                lock().insert(name.to_owned(), (Instant::now(), read.clone()));
-                (Duration::ZERO, read)
+        let slot = self.slot(name);
+        let reading = tokio::spawn(async move {
+            let mut last = slot.lock().await;
+            let is_current = |(at, last): &&Reading<T>| at.elapsed() < if last.is_ok() { READING } else { FAILED };
+            match last.as_ref().filter(is_current) {
+                Some(reading) => reading.clone(),
+                None => {
+                    let read = answer_within(LONGEST_READING, read).await;
+                    last.insert((Instant::now(), read)).clone()
+                }
             }
-        };
-        read.map(|read| (age, read))
+        });
+        let (at, read) = answer(reading).await?;
+        read.map(|read| (at.elapsed(), read))
+    }
+
+    /// Forgets the reading of a target that has changed.
+    pub(crate) async fn forget(&self, name: &str) {
+        *self.slot(name).lock().await = None;
+    }
+
+    fn slot(&self, name: &str) -> Slot<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default().clone()
     }
 }
 
@@ -115,6 +135,9 @@ pub(crate) async fn count_keys(store: &dyn Store) -> Result<KeyCounts, OperateEr
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::future::join_all;
     use idempotent_core::{Executor, MemoryStore};
 
     use super::*;
@@ -122,16 +145,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_target_is_read_again_once_its_reading_is_old_and_earlier_after_an_error() {
         let readings = Readings::default();
-        let age = async |after, read: Result<u64, &str>| {
+        let age = async |after, read: Result<u64, &'static str>| {
             tokio::time::advance(after).await;
-            readings.of("orders", async { read }).await
+            readings.of("orders", async move { read }).await
         };
         let (now, moment) = (Duration::ZERO, Duration::from_millis(1));
         assert_eq!(age(now, Ok(1)).await, Ok((now, 1)));
         assert_eq!(age(READING - moment, Ok(2)).await, Ok((READING - moment, 1)));
         assert_eq!(age(moment, Err("refused")).await, Err("refused".to_owned()));
-        assert_eq!(age(STEP - moment, Ok(3)).await, Err("refused".to_owned()));
+        assert_eq!(age(FAILED - moment, Ok(3)).await, Err("refused".to_owned()));
         assert_eq!(age(moment, Ok(4)).await, Ok((now, 4)));
+        readings.forget("orders").await;
+        assert_eq!(age(now, Ok(5)).await, Ok((now, 5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_share_one_reading_which_continues_when_they_have_no_answer_in_time() {
+        let (readings, reads) = (Readings::default(), Arc::new(AtomicU32::new(0)));
+        let slow = || {
+            let reads = reads.clone();
+            readings.of("orders", async move {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                Ok::<_, String>(reads.fetch_add(1, Ordering::Relaxed))
+            })
+        };
+        for answer in join_all((0..100).map(|_| slow())).await {
+            assert_eq!(answer, Err("no answer within 2 s".to_owned()));
+        }
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        assert_eq!(slow().await.map(|(_, number)| number), Ok(0));
+        assert_eq!(reads.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]

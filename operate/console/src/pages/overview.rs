@@ -42,7 +42,11 @@ struct StoreRow {
 }
 
 impl StoreRow {
-    fn new(store: String, read: Result<(Duration, KeyCounts), String>, checks: Option<[usize; 2]>) -> Self {
+    fn new(
+        store: String,
+        read: Result<(Duration, KeyCounts), String>,
+        checks: Result<Option<[usize; 2]>, String>,
+    ) -> Self {
         let (counts, examined, age, error) = match read {
             Ok((age, counts)) => {
                 let mut named = vec![
@@ -51,8 +55,12 @@ impl StoreRow {
                     ("failed", counts.failed.to_string(), "dead?state=failed"),
                     ("dead", counts.dead.to_string(), "dead?state=dead"),
                 ];
+                // The page of the checks shows their error.
+                let unknown = || Some(["unknown"; 2].map(str::to_owned));
+                let checks =
+                    checks.map_or_else(|_| unknown(), |checks| checks.map(|counts| counts.map(|n| n.to_string())));
                 let checks = ["failed checks", "warnings"].into_iter().zip(checks.into_iter().flatten());
-                named.extend(checks.map(|(name, count)| (name, count.to_string(), "health")));
+                named.extend(checks.map(|(name, count)| (name, count, "health")));
                 (named, counts.examined, short_time(age.as_secs() * 1_000), None)
             }
             Err(error) => (Vec::new(), 0, String::new(), Some(shown(&error))),
@@ -120,6 +128,8 @@ struct ConsumerRow {
 struct QueueRow {
     queue: String,
     dead_letters: Option<u64>,
+    /// The age of the number.
+    age: Option<String>,
     error: Option<String>,
 }
 
@@ -148,12 +158,10 @@ pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
     let mut stores = Vec::new();
     for name in targets.stores.names() {
         let store = targets.stores.open(Some(name))?;
-        let read = page.shared.keys.of(name, count_keys(&*store.target)).await;
-        // A store that does not answer has no checks, and its error is shown once.
-        let checks = match read {
-            Ok(_) => page.shared.checks.of(name, problems(&*store.target)).await.ok().and_then(|(_, checks)| checks),
-            Err(_) => None,
-        };
+        let (keys, checks) = (store.target.clone(), store.target.clone());
+        let read = page.shared.keys.of(name, async move { count_keys(&*keys).await }).await;
+        let checks =
+            page.shared.checks.of(name, async move { problems(&*checks).await }).await.map(|(_, checks)| checks);
         stores.push(StoreRow::new(store.name, read, checks));
     }
     let view = OverviewView {
@@ -169,9 +177,11 @@ pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
 }
 
 async fn queue_row(page: &Page, name: &str, queue: &Queue) -> QueueRow {
-    let count = page.shared.letters.of(name, count_letters(queue)).await.map(|(_, count)| Some(count));
-    let (dead_letters, error) = or_error(count);
-    QueueRow { queue: name.to_owned(), dead_letters, error }
+    let opened = queue.clone();
+    let read = page.shared.letters.of(name, async move { count_letters(&opened).await }).await;
+    let (read, error) = or_error(read.map(Some).map_err(|error| format!("{name}: {error}")));
+    let age = read.map(|(age, _)| short_time(age.as_secs() * 1_000));
+    QueueRow { queue: name.to_owned(), dead_letters: read.map(|(_, count)| count), age, error }
 }
 
 #[cfg(feature = "__outbox")]

@@ -68,6 +68,7 @@ async fn letters(shared: &Shared, plan: &Plan, task: &Arc<Task>, order: &Order) 
     let mut letters = queue.letters().await?;
     let ended = redrive(&redriver, queue, plan, task, order, &mut letters).await;
     letters.close().await;
+    shared.letters.forget(&plan.target).await;
     ended
 }
 
