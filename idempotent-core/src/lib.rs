@@ -98,13 +98,12 @@ pub use transaction::{
 /// Functions that the attribute's generated code calls, and functions that this workspace's crates share. Internal: anything
 /// here may change in a patch release.
 #[doc(hidden)]
-pub use self::units::start_of;
-
-#[doc(hidden)]
 pub mod __private {
     pub use std::boxed::Box;
     pub use std::time::Duration;
     pub use std::vec::Vec;
+
+    pub use crate::units::start_of;
 
     pub use crate::alert::send_guarded;
     pub use crate::context::capture_delivery;

@@ -107,7 +107,6 @@ mod tests {
             "test --quick --list -- b12 --exact",
             "check budget",
             "sim scale --seeds 7",
-            "sim --help",
             "chaos redis --seconds 60",
             "nightly chaos --hours 3 --seed 7",
             "soak mq 100000",

@@ -3,7 +3,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Clock, SystemClock, Timestamp, start_of};
+use idempotent_core::__private::start_of;
+use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
     DeadLetter, Delivery, Envelope, Field, MessagePlace, OutboundMessage, Position, PublishError, PublishErrorKind,
     Retry,

@@ -5,7 +5,8 @@ mod own_headers;
 
 use std::borrow::Cow;
 
-use idempotent_core::{Timestamp, start_of};
+use idempotent_core::__private::start_of;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Datum, DeadLetter, Delivery, Envelope, Field, MessagePlace, Position, Retry};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use idempotent_core::start_of;
+use idempotent_core::__private::start_of;
 use idempotent_mq::{DeadLetter, Delivery, Envelope, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::MutexGuard;
 use tracing::warn;

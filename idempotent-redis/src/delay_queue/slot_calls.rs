@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use idempotent_core::{StoreError, start_of};
+use idempotent_core::__private::start_of;
+use idempotent_core::StoreError;
 use idempotent_mq::DelayError;
 use redis::Value;
 

@@ -264,11 +264,14 @@ mod tests {
         let writer = Arc::new(log.reopen().unwrap());
         let _logs =
             idempotent_harness::logs_to(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
-        TracingAudit.write(&intent()).unwrap();
-        let line = std::fs::read_to_string(log.path()).unwrap();
-        for part in [
+        let intent = intent();
+        TracingAudit.write(&intent).unwrap();
+        TracingAudit.write(&intent.result("done".to_owned())).unwrap();
+        let lines = std::fs::read_to_string(log.path()).unwrap();
+        let id = format!("id=\"{}\"", intent.id);
+        let parts = [
             "idempotent::audit",
-            "phase=Intent",
+            &id,
             "by=\"ann\"",
             "via=\"cli\"",
             "action=\"forget\"",
@@ -276,8 +279,13 @@ mod tests {
             "subject=\"key 17\"",
             "fencing=3",
             "reason=\"stock corrected\"",
-        ] {
-            assert!(line.contains(part), "{part} is missing in {line}");
-        }
+        ];
+        let lines: Vec<_> = lines.lines().collect();
+        assert!(
+            lines.len() == 2 && lines.iter().all(|line| parts.iter().all(|part| line.contains(part))),
+            "{lines:#?}"
+        );
+        assert!(lines[0].contains("phase=Intent") && lines[1].contains("phase=Result"), "{lines:#?}");
+        assert!(lines[1].contains("outcome=\"done\""), "{lines:#?}");
     }
 }

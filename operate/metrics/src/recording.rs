@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idempotent_core::start_of;
+use idempotent_core::__private::start_of;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 
 use crate::catalogue::{MetricInfo, MetricKind};

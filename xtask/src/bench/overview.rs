@@ -11,7 +11,7 @@ const TOP: usize = 48;
 /// The start of the bars, and the length of the longest one.
 const LEFT: usize = 330;
 const LENGTH: f64 = 380.0;
-/// A bar of a larger ratio ends here.
+/// A bar of a larger ratio ends here, with an ellipsis.
 const LARGEST: f64 = 2.0;
 
 /// The chosen figures, and all figures by bench and name.
@@ -60,7 +60,7 @@ impl Overview {
         );
         let mut texts = String::new();
         for (row, (label, figure)) in rows.iter().enumerate() {
-            let (top, ratio) = (TOP + ROW * row, figure.ratio.unwrap_or(1.0));
+            let (top, ratio) = (TOP + ROW * row, figure.ratio.unwrap_or(f64::NAN));
             let value = format!("{} {}", rounded(figure.value), figure.unit);
             let (share, beside) = match text_of(&plot["bar"]) {
                 "value" => (figure.value / largest, value),
@@ -70,6 +70,7 @@ impl Overview {
                 _ => (ratio / LARGEST, format!("{ratio:.2} ({value})")),
             };
             let length = (LENGTH * share.min(1.0)) as usize;
+            let beside = if share > 1.0 { format!("… {beside}") } else { beside };
             let (y, thick) = (top + 4, ROW - 8);
             texts += &text((LEFT - 8, top + ROW / 2), "end", label);
             svg += &format!("<rect x=\"{LEFT}\" y=\"{y}\" width=\"{length}\" height=\"{thick}\" fill=\"#2660A4\"/>\n");

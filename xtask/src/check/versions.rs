@@ -29,7 +29,11 @@ pub(super) fn versions() -> Findings {
 
 /// Returns a line for each dependency that needs a newer Rust than `rust-version` of a published package with its default features.
 pub(super) fn rust_versions() -> Findings {
-    let output = |arguments: &[&str]| Ok::<_, Box<dyn Error>>(String::from_utf8(cargo(arguments)?.output()?.stdout)?);
+    let output = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
+        let output = cargo(arguments)?.output()?;
+        let failed = || String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(String::from_utf8(output.stdout)?) } else { Err(failed().into()) }
+    };
     let format = ["--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"];
     let metadata: Value = serde_json::from_str(&output(&[&["metadata", "--locked"], &format[..]].concat())?)?;
     let needs = |package: &Value| -> Vec<u32> {

@@ -88,7 +88,6 @@ async fn only_deliveries_without_a_settlement_count() {
     assert_eq!((delivery.delivered, delivery.attempt), (Some(2), Some(2)), "as after a crash");
 }
 
-/// PGMQ counts whole seconds.
 #[tokio::test]
 async fn a_closed_source_returns_the_messages_of_its_last_read() {
     let world = World::new().await;
@@ -107,6 +106,7 @@ async fn a_closed_source_returns_the_messages_of_its_last_read() {
     );
 }
 
+/// PGMQ counts whole seconds.
 #[tokio::test]
 async fn a_visibility_timeout_is_rounded_up() {
     let world = World::new().await;

@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use idempotent_core::start_of;
+use idempotent_core::__private::start_of;
 use idempotent_mq::{Datum, Envelope, Field, MessagePlace};
 use lapin::types::{AMQPValue, ShortString};
 

@@ -65,9 +65,14 @@ async fn only_acknowledged_entries_of_a_stream_that_is_to_be_trimmed_are_trimmed
 async fn a_wait_is_interrupted_by_a_search_that_has_room() {
     let server = RedisServer::start();
     let mut source = connect(&server, TrimPolicy::Everything).await;
-    // The read of this wait has the room of one entry, and continues after the wait.
     source.search.next = Instant::now();
     assert!(source.wait(1).await.unwrap().is_empty() && source.reading.is_some());
+
+    let server = RedisServer::start();
+    let mut source = connect(&server, TrimPolicy::Everything).await;
+    source.search.next = Instant::now();
+    // The pending read has the room of one entry.
+    assert!(source.read_new(1, Some(Duration::from_secs(60))).now_or_never().is_none());
     assert!(source.wait(2).await.unwrap().is_empty() && source.reading.is_some());
     // A pending read may take the only room, so the wait is for the read.
     let (entries, id) = tokio::join!(source.wait(1), async { add(&server) });

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 /// A lock for reading by tests that share the broker, and for writing by tests that stop the broker.
 static BROKER: RwLock<()> = RwLock::const_new(());
-/// The queues of the tests so far: a queue that two tests use has the messages of both.
+/// The main queues of the tests so far: a queue that two tests use has the messages of both.
 static QUEUES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// Maximum time of a short operation on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(180);
