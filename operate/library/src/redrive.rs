@@ -187,7 +187,6 @@ fn outcome(step: &RedriveStep<'_>) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-
     use idempotent_core::Timestamp;
     use idempotent_mq::{
         DeadLetter, Delivery, MemoryDeadLetters, MemoryQueue, Position, Received, Settlement, Source, SourceError,
@@ -371,17 +370,14 @@ mod tests {
     fn only_a_change_that_was_not_ended_early_misses_letters() {
         let filter = LetterFilter { ids: ["1@9".into()].into(), ..LetterFilter::default() };
         let outcome = |change: fn(&mut RedriveOutcome)| {
-            let summary = RedriveSummary::default();
-            let mut outcome = RedriveOutcome { summary, letters: Vec::new(), audit_failed: None };
+            let mut outcome =
+                RedriveOutcome { summary: RedriveSummary::default(), letters: Vec::new(), audit_failed: None };
             change(&mut outcome);
             outcome
         };
         assert_eq!(outcome(|_| {}).missing(&filter), filter.ids);
-        let failed = |outcome: &mut RedriveOutcome| {
-            outcome.summary.failed = Some(SourceError::new(SourceErrorKind::Transient, "no answer"));
-        };
         let ended: [fn(&mut RedriveOutcome); 3] = [
-            failed,
+            |outcome| outcome.summary.failed = Some(SourceError::new(SourceErrorKind::Transient, "no answer")),
             |outcome| outcome.summary.is_stopped = true,
             |outcome| outcome.audit_failed = Some(io::Error::other("the disk is full")),
         ];

@@ -8,7 +8,7 @@ use tokio::time::{pause, resume};
 use super::*;
 use crate::StartPosition;
 
-/// Nothing is idle for so long unless a test says so.
+/// The idle time of an entry that a search takes over. No other entry is idle for so long.
 const MIN_IDLE: &str = "3600000";
 
 async fn connect(server: &RedisServer, keep: TrimPolicy) -> StreamsSource {
@@ -107,7 +107,7 @@ async fn a_closed_source_leaves_entries_that_a_handler_still_has() {
     assert!(settled.is_ok(), "{settled:?}");
 }
 
-/// What a test logs.
+/// The log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -176,6 +176,7 @@ pub fn named(id: &str) -> BasicProperties {
 }
 
 /// Returns the end of the broker's log, if a test has started the broker.
+#[allow(clippy::incompatible_msrv, reason = "tests run with the newest `rust-version` of all crates")]
 fn log() -> String {
     LazyLock::get(&SERVER).map(RabbitServer::log).unwrap_or_default()
 }
