@@ -89,14 +89,4 @@ mod tests {
             assert!(parsed(wrong).unwrap_err().contains("at least 1"), "{wrong}");
         }
     }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn a_program_without_tls_refuses_a_url_that_requires_it() {
-        for mode in ["require", "verify-ca", "verify-full"] {
-            let error = parsed(&format!("sslmode={mode}")).unwrap_err();
-            assert!(error.contains("`pgmq-tls`"), "{mode}: {error}");
-        }
-        assert!(parsed("sslmode=prefer").is_ok());
-    }
 }
