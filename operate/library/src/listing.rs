@@ -97,10 +97,14 @@ pub async fn list_paced(
             return Ok(page);
         }
         if let Some(rate) = rate {
-            let due = Duration::from_secs_f64(page.examined as f64 / f64::from(rate.get()));
-            tokio::time::sleep_until(started + due).await;
+            tokio::time::sleep_until(started + time_for(page.examined, rate)).await;
         }
     }
+}
+
+/// Returns the time in which this number of records is examined at a rate per second.
+fn time_for(examined: usize, rate: NonZeroU32) -> Duration {
+    Duration::from_secs_f64(examined as f64 / f64::from(rate.get()))
 }
 
 /// Returns the store's time, by which leases and ages are measured.
@@ -181,6 +185,7 @@ mod tests {
         // Five records in each request, and a wait after each but the last.
         assert!(started.elapsed() >= Duration::from_millis(80), "{:?}", started.elapsed());
         assert_eq!((page.examined, page.next), (45, None));
+        assert_eq!(time_for(40, rate.unwrap()), Duration::from_millis(80));
     }
 
     #[tokio::test]
