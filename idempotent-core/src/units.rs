@@ -26,7 +26,6 @@ impl From<HumaneSize> for u64 {
 }
 
 /// Returns the longest start of a text that has at most this many bytes.
-#[doc(hidden)]
 #[must_use]
 pub fn start_of(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));

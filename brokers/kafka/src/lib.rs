@@ -6,8 +6,8 @@
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, MessageHandler};
 //! use idempotent_kafka::KafkaSource;
+//! use idempotent_mq::{Consumer, MessageHandler};
 //!
 //! /// Consumes with a handler, such as `Messages::json().annotated(charge)` for a function with the attribute.
 //! async fn consume(handler: MessageHandler) -> Result<(), Box<dyn std::error::Error>> {

@@ -177,7 +177,7 @@ impl Original {
         let mut envelope = Envelope::of(delivery).dead(letter);
         envelope.business_key.clone_from(&self.business_key);
         if let (Some(omitted), Some(letter)) = (form.omitted(), &mut envelope.letter) {
-            let reason = shortened(&letter.reason);
+            let reason = start_of(&letter.reason, SHORT);
             letter.reason =
                 format!("{reason}; the letter lacks the {omitted} of its message: it would be too large").into();
         }
@@ -202,11 +202,6 @@ impl Original {
         let key = format!("{group}/{}", self.name).into_bytes();
         Copy { key: Some(key), body, headers: headers.finish(), partition: None }
     }
-}
-
-/// Returns the beginning of a text.
-fn shortened(text: &str) -> &str {
-    start_of(text, SHORT)
 }
 
 /// A message among the dead letters.

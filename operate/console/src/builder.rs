@@ -136,7 +136,7 @@ impl ConsoleBuilder {
     }
 
     /// Adds a queue with dead letters. The console calls `open` for each request that reads or changes letters, and to count them for an
-    /// open overview, at most once in 30 s. To count its letters, Kafka reads their whole topic. RabbitMQ may drop
+    /// open overview, at most once in 30 s, or 10 s after an error. To count its letters, Kafka reads their whole topic. RabbitMQ may drop
     /// a letter of a foreign quorum queue that was read too often, so reading stops after 10 deliveries of a letter.
     #[must_use]
     pub fn queue<F, E>(self, name: impl Into<String>, open: impl Fn() -> F + Send + Sync + 'static) -> Self
