@@ -3,13 +3,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, SourceError};
+use idempotent_mq::SourceError;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
+use crate::KafkaSource;
 use crate::assignment::Assignment;
 use crate::carrier::{ABORTS, Names};
 use crate::connection_error::{ConnectionError, KeepsError};
@@ -17,16 +18,16 @@ use crate::error::{failure, fatal, transient};
 use crate::group_events::GroupEvents;
 use crate::member::Member;
 use crate::message::LONGEST_NAME;
+use crate::options::{self, Server};
 use crate::producer::{Producer, QuietContext};
 use crate::settler::KafkaSettler;
 use crate::topics::{Declaration, Topics};
 use crate::transactions::Transactions;
-use crate::{KafkaSource, options};
 
 /// A builder for a [`KafkaSource`].
 #[must_use]
 pub struct KafkaSourceBuilder {
-    server: ServerUrl,
+    server: Server,
     topic: Arc<str>,
     group: Arc<str>,
     partitions: Option<i32>,
@@ -59,7 +60,7 @@ const FETCH_WAIT: &str = "fetch.wait.max.ms";
 const IN_FLIGHT: usize = 10_000;
 
 impl KafkaSourceBuilder {
-    pub(crate) fn new(server: ServerUrl, topic: Arc<str>, group: Arc<str>) -> Self {
+    pub(crate) fn new(server: Server, topic: Arc<str>, group: Arc<str>) -> Self {
         Self {
             server,
             topic,
@@ -388,11 +389,11 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_a_tenth_of_a_second_unless_a_property_says_otherwise() {
-        let wait = |server: ServerUrl| {
-            let config = KafkaSourceBuilder::new(server, "orders".into(), "billing".into()).config().unwrap();
+        let wait = |url: &str| {
+            let config = KafkaSourceBuilder::new(url.into(), "orders".into(), "billing".into()).config().unwrap();
             config.get(FETCH_WAIT).map(str::to_owned)
         };
-        assert_eq!(wait("kafka://a".into()).as_deref(), Some("100"));
-        assert_eq!(wait("kafka://a?fetch.wait.max.ms=500".into()).as_deref(), Some("500"));
+        assert_eq!(wait("kafka://a").as_deref(), Some("100"));
+        assert_eq!(wait("kafka://a?fetch.wait.max.ms=500").as_deref(), Some("500"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, ServerUrl, SourceError, StoredLetter};
+use idempotent_mq::{LetterBox, SourceError, StoredLetter};
 use rdkafka::message::Message;
 use tokio::task::spawn_blocking;
 
@@ -12,6 +12,7 @@ use crate::carrier::HeaderWriter;
 use crate::error::{is_partition_missing, refused, transient};
 use crate::letter_clients::{Opened, PUTTING_BACK, READING, config, original};
 use crate::message::{Copy, Letter, removal};
+use crate::options::Server;
 
 /// The dead letters of a topic, for [`Redrive`](idempotent_mq::Redrive).
 ///
@@ -36,7 +37,7 @@ use crate::message::{Copy, Letter, removal};
 #[derive(Debug)]
 #[must_use]
 pub struct KafkaDeadLetters {
-    server: ServerUrl,
+    server: Server,
     topic: String,
     dead: String,
     /// The topic that the operator names.
@@ -64,7 +65,7 @@ const REMOVING: &str = "removing a dead letter";
 
 impl KafkaDeadLetters {
     /// Creates a handle to the dead letters in `TOPIC-dead`.
-    pub fn new(server: impl Into<ServerUrl>, topic: impl AsRef<str>) -> Self {
+    pub fn new(server: impl Into<Server>, topic: impl AsRef<str>) -> Self {
         Self {
             server: server.into(),
             topic: topic.as_ref().to_owned(),

@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, SourceError};
+use idempotent_mq::SourceError;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::error::{copy_failure, failure, refused, transient};
 use crate::message::{Copy, Letter};
-use crate::options;
+use crate::options::{self, Server};
 use crate::place::PartitionName;
 use crate::producer::{Producer, QuietContext};
 use crate::topics::{exists, no_topic};
@@ -25,7 +25,7 @@ pub(crate) const PUTTING_BACK: &str = "putting a dead letter back";
 pub(crate) const READING: &str = "reading the dead letters";
 
 /// Returns the configuration of a client that reads without a group.
-pub(crate) fn config(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
+pub(crate) fn config(server: &Server) -> Result<ClientConfig, SourceError> {
     let mut config = options::client(server)?;
     // The client reads without a group only if a name is set. It neither joins nor commits.
     config.set("group.id", "idempotent-dead-letters").set("enable.auto.commit", "false");
@@ -73,7 +73,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Connects. Blocks the thread.
-    pub(crate) fn new(server: &ServerUrl, dead: &str) -> Result<Self, SourceError> {
+    pub(crate) fn new(server: &Server, dead: &str) -> Result<Self, SourceError> {
         let config = config(server)?;
         let created = config.create_with_context(QuietContext::default());
         let consumer: StreamConsumer<QuietContext> =

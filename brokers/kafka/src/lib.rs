@@ -48,8 +48,10 @@ mod transactions;
 
 pub use self::builder::{KafkaSourceBuilder, StartPosition};
 pub use self::dead_letters::KafkaDeadLetters;
-pub use self::options::URL_FORM;
+pub use self::options::{Server, URL_FORM};
 pub use self::output::KafkaOutput;
 pub use self::publisher::KafkaPublisher;
 pub use self::settler::KafkaTag;
 pub use self::source::KafkaSource;
+/// The client library, whose `ClientConfig` [`Server::on_client`] takes.
+pub use rdkafka;

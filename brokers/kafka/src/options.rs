@@ -1,4 +1,6 @@
 //! URLs of Kafka, and the configurations of clients.
+use std::fmt;
+
 use idempotent_mq::{ConnectionUrl, ServerUrl, SourceError, UrlForm, UrlParameter};
 use rdkafka::ClientConfig;
 
@@ -31,11 +33,55 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The maximum time of a request.
-const REQUEST_MS: &str = "10000";
+/// The brokers and how to connect to them: a URL of [this form](URL_FORM), or the configuration of the service's own clients.
+#[derive(Clone)]
+pub struct Server(Place);
+
+#[derive(Clone)]
+enum Place {
+    Url(ServerUrl),
+    Client(ClientConfig),
+}
+
+impl Server {
+    /// Connects as the service's own clients, with their TLS, users and names.
+    ///
+    /// The adapter sets the properties on which it relies, such as `enable.auto.commit`. A configuration that sets one of them, or a
+    /// group, is an error of connecting that names the property. The other properties stay.
+    #[must_use]
+    pub fn on_client(config: ClientConfig) -> Self {
+        Self(Place::Client(config))
+    }
+}
+
+impl<S: Into<String>> From<S> for Server {
+    fn from(url: S) -> Self {
+        Self(Place::Url(url.into().into()))
+    }
+}
+
+/// Shows neither a password nor a property.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Url(url) => url.fmt(f),
+            Place::Client(config) => f.write_str(config.get(HOSTS).unwrap_or_default()),
+        }
+    }
+}
+
+/// The properties that the adapter sets if the service does not. A request may take 10 s.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("client.id", "idempotent"),
+    ("reconnect.backoff.max.ms", "1000"),
+    ("socket.keepalive.enable", "true"),
+    ("socket.timeout.ms", "10000"),
+];
 /// The maximum time until a produced message is confirmed. Less than the time that the consumer waits for a settlement.
 const CONFIRMATION_MS: &str = "4000";
 
+/// The property for the first brokers.
+const HOSTS: &str = "bootstrap.servers";
 /// The property for the maximum size of a produced message: its record key, value and headers.
 const SIZE: &str = "message.max.bytes";
 
@@ -57,8 +103,39 @@ const RESERVED: [&str; 11] = [
 /// Returns the configuration of a client.
 ///
 /// # Errors
-/// `Fatal`: the URL is invalid, needs a feature that is off, or sets a property of the adapter.
-pub(crate) fn client(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
+/// `Fatal`: the URL or the configuration is invalid, needs a feature that is off, or sets a property of the adapter.
+pub(crate) fn client(server: &Server) -> Result<ClientConfig, SourceError> {
+    let mut config = match &server.0 {
+        Place::Url(url) => of_url(url)?,
+        Place::Client(config) => checked(config)?,
+    };
+    for (name, value) in DEFAULTS {
+        if config.get(name).is_none() {
+            config.set(name, value);
+        }
+    }
+    Ok(config)
+}
+
+/// Returns a configuration of the service's own clients.
+fn checked(config: &ClientConfig) -> Result<ClientConfig, SourceError> {
+    let doing = "configuring the client";
+    let set = |name: &str| config.get(name).is_some();
+    if let Some(name) = RESERVED.into_iter().find(|&name| name != HOSTS && set(name)) {
+        return Err(fatal(doing, &not_yours(name)));
+    }
+    if !set(HOSTS) {
+        return Err(fatal(doing, "the configuration names no broker; set the property `bootstrap.servers`"));
+    }
+    Ok(config.clone())
+}
+
+/// Returns the rule about a property of the adapter.
+fn not_yours(name: &str) -> String {
+    format!("the property `{name}` cannot be set; use the methods of the builder")
+}
+
+fn of_url(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
     let url = URL_FORM.parse(server.as_str())?;
     let refused = |rule: &str| Err(URL_FORM.error(server.as_str(), rule).into());
     let user = match url.user() {
@@ -84,10 +161,7 @@ pub(crate) fn client(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
         return refused("`tls_ca`, `tls_certificate` and `tls_key` have no effect without TLS; use `kafkas://`");
     }
     let mut config = ClientConfig::new();
-    config.set("client.id", "idempotent");
-    config.set("bootstrap.servers", url.hosts().join(","));
-    config.set("socket.timeout.ms", REQUEST_MS).set("socket.keepalive.enable", "true");
-    config.set("reconnect.backoff.max.ms", "1000");
+    config.set(HOSTS, url.hosts().join(","));
     let protocol = match (tls, user) {
         (false, None) => "plaintext",
         (false, Some(_)) => "sasl_plaintext",
@@ -110,7 +184,7 @@ fn set_properties(config: &mut ClientConfig, url: &ConnectionUrl) -> Result<(), 
             "tls_certificate" => drop(config.set("ssl.certificate.location", value)),
             "tls_key" => drop(config.set("ssl.key.location", value)),
             name if RESERVED.contains(&name) => {
-                return Err(format!("the property `{name}` cannot be set; use the methods of the builder"));
+                return Err(not_yours(name));
             }
             name => drop(config.set(name, value)),
         }
@@ -122,7 +196,7 @@ fn set_properties(config: &mut ClientConfig, url: &ConnectionUrl) -> Result<(), 
 ///
 /// # Errors
 /// Same as [`client`].
-pub(crate) fn producer(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
+pub(crate) fn producer(server: &Server) -> Result<ClientConfig, SourceError> {
     let mut config = client(server)?;
     config.set("acks", "all").set("message.timeout.ms", CONFIRMATION_MS).set("linger.ms", "0");
     // The broker decides: a copy must not be refused that is as long as its message.
@@ -138,7 +212,7 @@ pub(crate) fn producer(server: &ServerUrl) -> Result<ClientConfig, SourceError> 
 ///
 /// # Errors
 /// Same as [`client`].
-pub(crate) fn transactions(server: &ServerUrl, id: &str) -> Result<ClientConfig, SourceError> {
+pub(crate) fn transactions(server: &Server, id: &str) -> Result<ClientConfig, SourceError> {
     let mut config = producer(server)?;
     config.set("transactional.id", id);
     Ok(config)
@@ -178,6 +252,26 @@ mod tests {
         for name in RESERVED {
             let error = client(&format!("kafka://a?{name}=1").into()).unwrap_err();
             assert!(error.to_string().contains(&format!("`{name}` cannot be set")), "{error}");
+        }
+        for name in RESERVED.into_iter().filter(|&name| name != HOSTS) {
+            let mut config = ClientConfig::new();
+            config.set(HOSTS, "a").set(name, "1");
+            let error = client(&Server::on_client(config)).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{name}` cannot be set")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_of_the_service_keeps_its_properties_and_gets_the_missing_ones() {
+        let mut own = ClientConfig::new();
+        let error = client(&Server::on_client(own.clone())).unwrap_err();
+        assert!(error.to_string().contains("set the property `bootstrap.servers`"), "{error}");
+        own.set(HOSTS, "a:1").set("client.id", "shop").set("sasl.password", "s3cret");
+        let server = Server::on_client(own);
+        assert_eq!(format!("{server:?}"), "a:1");
+        let config = client(&server).unwrap();
+        for (name, value) in [("client.id", "shop"), ("sasl.password", "s3cret"), ("socket.timeout.ms", "10000")] {
+            assert_eq!(config.get(name), Some(value), "{name}");
         }
     }
 }

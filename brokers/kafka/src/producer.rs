@@ -2,7 +2,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_mq::{PublishError, ServerUrl, SourceError};
+use idempotent_mq::{PublishError, SourceError};
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
@@ -13,7 +13,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use crate::connection_error::{ConnectionError, KeepsError};
 use crate::error::{failure, publish_failure};
 use crate::message::Copy;
-use crate::options;
+use crate::options::{self, Server};
 
 /// A client that produces messages.
 pub(crate) struct Producer(Option<FutureProducer<QuietContext>>, ConnectionError);
@@ -46,7 +46,7 @@ impl Producer {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub(crate) fn new(server: &ServerUrl) -> Result<Self, SourceError> {
+    pub(crate) fn new(server: &Server) -> Result<Self, SourceError> {
         let last = ConnectionError::default();
         let created = options::producer(server)?.create_with_context(QuietContext(last.clone()));
         created.map(|producer| Self(Some(producer), last)).map_err(|error| failure("configuring the client", error))

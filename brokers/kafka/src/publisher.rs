@@ -3,12 +3,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-
-use idempotent_mq::{
-    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each,
-};
+use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, publish_each};
 
 use crate::message::Copy;
+use crate::options::Server;
 use crate::producer::Producer;
 
 /// A publisher that produces messages to topics and returns their positions.
@@ -32,13 +30,13 @@ use crate::producer::Producer;
 ///   than the client or the broker permits.
 #[must_use]
 pub struct KafkaPublisher {
-    server: ServerUrl,
+    server: Server,
     producer: Mutex<Option<Arc<Producer>>>,
 }
 
 impl KafkaPublisher {
     /// Creates a publisher, which connects at its first message.
-    pub fn new(server: impl Into<ServerUrl>) -> Self {
+    pub fn new(server: impl Into<Server>) -> Self {
         Self { server: server.into(), producer: Mutex::default() }
     }
 

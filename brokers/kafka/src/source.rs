@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DelaySupport, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::builder::KafkaSourceBuilder;
 use crate::error::fatal;
 use crate::member::Request;
+use crate::options::Server;
 use crate::output::KafkaOutput;
 use crate::settler::{KafkaSettler, KafkaTag};
 
@@ -31,7 +32,7 @@ impl KafkaSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        server: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         topic: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
@@ -40,7 +41,7 @@ impl KafkaSource {
 
     /// Returns a builder for a source that reads this topic as one member of this consumer group.
     pub fn builder(
-        server: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         topic: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> KafkaSourceBuilder {

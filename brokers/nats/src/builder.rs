@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{self, RetentionPolicy, Stream};
-use idempotent_mq::{ServerUrl, SourceError};
+use idempotent_mq::SourceError;
 
 use crate::connection::Connection;
 use crate::declare::{
@@ -13,6 +13,7 @@ use crate::declare::{
 };
 use crate::delayed::{check_stream, contains, delayed_subjects, receives_delayed, undelayed_subjects};
 use crate::error::fatal;
+use crate::options::Server;
 use crate::pulls::Pulls;
 use crate::retry_marks::RetryMarks;
 use crate::settler::JetStreamSettler;
@@ -22,7 +23,7 @@ use crate::{JetStreamSource, StartPosition};
 /// A builder for a [`JetStreamSource`].
 #[must_use]
 pub struct JetStreamSourceBuilder {
-    server: ServerUrl,
+    server: Server,
     stream: Arc<str>,
     consumer: Arc<str>,
     subjects: Option<Vec<String>>,
@@ -40,7 +41,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const ACK_WAIT: Duration = Duration::from_secs(30);
 
 impl JetStreamSourceBuilder {
-    pub(crate) fn new(server: ServerUrl, stream: Arc<str>, consumer: Arc<str>) -> Self {
+    pub(crate) fn new(server: Server, stream: Arc<str>, consumer: Arc<str>) -> Self {
         Self {
             server,
             stream,
@@ -142,7 +143,7 @@ impl JetStreamSourceBuilder {
     pub async fn connect(self) -> Result<JetStreamSource, SourceError> {
         let dead = self.dead.clone().unwrap_or_else(|| format!("{}-dead", self.stream));
         self.check(&dead)?;
-        let connection = Connection::open(self.server.as_str()).await?;
+        let connection = Connection::open(&self.server).await?;
         let stream = match &self.subjects {
             Some(subjects) => create_stream(&connection, self.stream_config(subjects)).await?,
             None => existing_stream(&connection, &self.stream).await?,
@@ -243,9 +244,7 @@ impl JetStreamSourceBuilder {
     fn consumer_config(&self, stream: &Stream) -> pull::Config {
         pull::Config {
             durable_name: Some(self.consumer.to_string()),
-            ack_policy: AckPolicy::Explicit,
             ack_wait: self.ack_wait.unwrap_or(ACK_WAIT),
-            max_deliver: -1,
             // Delayed messages count, and must not hold up the others. The source bounds its own deliveries.
             max_ack_pending: -1,
             deliver_policy: match self.start {

@@ -7,7 +7,7 @@ use idempotent_mq::SourceError;
 use tokio::sync::watch;
 
 use crate::error::{connect_failure, fatal};
-use crate::options;
+use crate::options::Server;
 
 /// A connection to NATS.
 #[derive(Clone, Debug)]
@@ -24,9 +24,8 @@ impl Connection {
     /// # Errors
     /// - `Fatal`: the URL or a file that it names is invalid, the server rejects the user, or its version is too old.
     /// - `Transient`: no server can be reached.
-    pub(crate) async fn open(url: &str) -> Result<Self, SourceError> {
-        let (url, addresses) = options::parse(url)?;
-        let connect = options::client(&url).await?;
+    pub(crate) async fn open(server: &Server) -> Result<Self, SourceError> {
+        let (addresses, connect) = server.parse().await?;
         let (lost, losses) = watch::channel(0);
         let connect = connect.event_callback(move |event| {
             if matches!(event, Event::Disconnected) {

@@ -3,13 +3,14 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{DeleteMessageErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, ServerUrl, SourceError, StoredLetter};
+use idempotent_mq::{LetterBox, SourceError, StoredLetter};
 
 use crate::carrier::{HeaderWriter, letter, original_of, original_subject, without_control};
 use crate::connection::Connection;
 use crate::declare::existing_stream;
 use crate::delayed::{contains, delayed_subjects};
 use crate::error::{copy_failure, jetstream_failure, refused, transient};
+use crate::options::Server;
 use crate::publisher::confirmed;
 use crate::raw_message::StoredMessage;
 
@@ -35,7 +36,7 @@ use crate::raw_message::StoredMessage;
 #[derive(Debug)]
 #[must_use]
 pub struct JetStreamDeadLetters {
-    server: ServerUrl,
+    server: Server,
     stream: String,
     dead: String,
     /// The subject for all letters.
@@ -61,7 +62,7 @@ const PUTTING_BACK: &str = "putting a dead letter back";
 
 impl JetStreamDeadLetters {
     /// Creates a handle to the dead letters in `STREAM-dead`.
-    pub fn new(server: impl Into<ServerUrl>, stream: impl AsRef<str>) -> Self {
+    pub fn new(server: impl Into<Server>, stream: impl AsRef<str>) -> Self {
         Self {
             server: server.into(),
             stream: stream.as_ref().to_owned(),
@@ -97,7 +98,7 @@ impl JetStreamDeadLetters {
         if let Some((connection, stream)) = &self.opened {
             return Ok((connection.clone(), stream.clone()));
         }
-        let connection = Connection::open(self.server.as_str()).await?;
+        let connection = Connection::open(&self.server).await?;
         let stream = existing_stream(&connection, &self.dead).await?;
         self.opened = Some((connection.clone(), stream.clone()));
         Ok((connection, stream))
@@ -230,10 +231,6 @@ impl LetterBox for JetStreamDeadLetters {
                 _ => Err(transient("removing a dead letter", error)),
             },
         }
-    }
-
-    async fn leave(&mut self) {
-        self.opened = None;
     }
 }
 

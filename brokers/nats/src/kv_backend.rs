@@ -13,12 +13,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use idempotent_core::protocol::CAS_MARGIN;
 use idempotent_core::{CasBackend, Key, Record, StoreError, StoreErrorKind, Timestamp, Version, VersionedRecord};
-use idempotent_mq::ServerUrl;
 use serde::Deserialize;
 
 use crate::bucket::{create_bucket, open_bucket, unopened};
 use crate::connection::Connection;
 use crate::error::{is_undecided, refusal};
+use crate::options::Server;
 
 /// A key-value bucket of NATS JetStream as the backend of a store.
 ///
@@ -86,8 +86,8 @@ impl KvBackend {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    pub async fn open(server: impl Into<ServerUrl>, bucket: &str) -> Result<Self, StoreError> {
-        let connection = Connection::open(server.into().as_str()).await.map_err(unopened)?;
+    pub async fn open(server: impl Into<Server>, bucket: &str) -> Result<Self, StoreError> {
+        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
         let stream = open_bucket(&connection, bucket).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
     }
@@ -100,8 +100,8 @@ impl KvBackend {
     ///
     /// # Cancellation
     /// The bucket may be created.
-    pub async fn create(server: impl Into<ServerUrl>, bucket: &str, replicas: usize) -> Result<Self, StoreError> {
-        let connection = Connection::open(server.into().as_str()).await.map_err(unopened)?;
+    pub async fn create(server: impl Into<Server>, bucket: &str, replicas: usize) -> Result<Self, StoreError> {
+        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
         let stream = create_bucket(&connection, bucket, replicas).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
     }
@@ -241,8 +241,10 @@ impl fmt::Debug for KvBackend {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use idempotent_core::{FencingToken, OwnerToken, State};
+    use idempotent_harness::servers::NatsServer;
 
     use super::*;
     use crate::error::answered;
@@ -263,6 +265,29 @@ mod tests {
         ] {
             let told = unwritten(error);
             assert!(told.kind() == kind && told.to_string().contains(text), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_of_a_bucket_that_was_deleted_is_an_error_and_not_missing() {
+        let server = NatsServer::start();
+        let backend = KvBackend::create(server.url(), "keys", 1).await.unwrap();
+        assert!(backend.last("$KV.keys.a").await.unwrap().is_none());
+        backend.connection.jetstream.delete_stream("KV_keys").await.unwrap();
+        assert!(backend.last("$KV.keys.a").await.is_err());
+    }
+
+    #[test]
+    fn only_a_write_that_came_first_is_read_again() {
+        use PublishErrorKind::{Other, TimedOut, WrongLastSequence};
+        let in_process = answered(400, 10_164, "wrong last sequence");
+        for (error, expected) in [
+            (PublishError::new(WrongLastSequence), true),
+            (PublishError::with_source(Other, in_process), true),
+            (PublishError::with_source(Other, answered(503, 10_077, "store closed")), false),
+            (PublishError::new(TimedOut), false),
+        ] {
+            assert_eq!(is_overtaken(&error), expected, "{error}");
         }
     }
 

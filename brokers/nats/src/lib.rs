@@ -45,7 +45,7 @@ pub use self::builder::JetStreamSourceBuilder;
 pub use self::dead_letters::JetStreamDeadLetters;
 pub use self::declare::StartPosition;
 pub use self::kv_backend::KvBackend;
-pub use self::options::URL_FORM;
+pub use self::options::{Server, URL_FORM};
 pub use self::publisher::JetStreamPublisher;
 pub use self::settler::JetStreamTag;
 pub use self::source::JetStreamSource;

@@ -9,8 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use idempotent_core::{Clock, SystemClock, Timestamp};
 use idempotent_mq::{
-    Field, OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, SourceErrorKind,
-    publish_each,
+    Field, OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceErrorKind, publish_each,
 };
 use tokio::sync::OnceCell;
 
@@ -18,6 +17,7 @@ use crate::carrier::HeaderWriter;
 use crate::connection::Connection;
 use crate::delayed::DelayStreams;
 use crate::error::{is_undecided, refusal};
+use crate::options::Server;
 
 /// A publisher that adds messages to streams and returns their positions. The topic of a message is a subject.
 ///
@@ -46,26 +46,25 @@ use crate::error::{is_undecided, refusal};
 ///   stream rejects it, for example because it is full, or the stream cannot delay it.
 #[must_use]
 pub struct JetStreamPublisher {
-    server: ServerUrl,
+    server: Server,
     connection: OnceCell<Connection>,
     delay_streams: DelayStreams,
 }
 
 impl JetStreamPublisher {
     /// Creates a publisher, which connects at its first message.
-    pub fn new(server: impl Into<ServerUrl>) -> Self {
+    pub fn new(server: impl Into<Server>) -> Self {
         Self { server: server.into(), connection: OnceCell::new(), delay_streams: DelayStreams::default() }
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
-        let connection =
-            self.connection.get_or_try_init(|| Connection::open(self.server.as_str())).await.map_err(|error| {
-                let kind = match error.kind() {
-                    SourceErrorKind::Fatal => PublishErrorKind::Refused,
-                    _ => PublishErrorKind::Unsent,
-                };
-                PublishError::new(kind, error.to_string()).with_cause(error)
-            })?;
+        let connection = self.connection.get_or_try_init(|| Connection::open(&self.server)).await.map_err(|error| {
+            let kind = match error.kind() {
+                SourceErrorKind::Fatal => PublishErrorKind::Refused,
+                _ => PublishErrorKind::Unsent,
+            };
+            PublishError::new(kind, error.to_string()).with_cause(error)
+        })?;
         if !connection.is_connected() {
             return Err(PublishError::new(
                 PublishErrorKind::Unsent,

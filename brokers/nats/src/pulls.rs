@@ -249,10 +249,32 @@ fn missing(headers: Option<&HeaderMap>) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use async_nats::jetstream::{consumer::pull, stream};
+    use idempotent_harness::servers::NatsServer;
     use idempotent_mq::SourceErrorKind;
 
     use super::*;
+
+    #[tokio::test]
+    async fn all_messages_that_have_arrived_are_taken_up_to_the_room() {
+        let server = NatsServer::start();
+        let connection = Connection::open(&server.url().into()).await.unwrap();
+        let config =
+            stream::Config { name: "ORDERS".into(), subjects: vec!["orders".into()], ..stream::Config::default() };
+        let stream = connection.jetstream.create_stream(config).await.unwrap();
+        let consumer = stream.create_consumer(pull::Config::default()).await.unwrap();
+        for _ in 0..4 {
+            connection.jetstream.publish("orders", "".into()).await.unwrap().await.unwrap();
+        }
+        let mut pulls = Pulls::new(connection, consumer).await.unwrap();
+        pulls.request(4).await.unwrap();
+        // The answer follows the messages over the same connection.
+        while pulls.consumer.info().await.unwrap().num_pending > 0 {}
+        let taken = pulls.next(3).await.unwrap().len();
+        assert_eq!((taken, pulls.arrived.len(), pulls.requested), (3, 0, 1));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn two_lost_connections_with_messages_on_their_way_are_suspicious_for_a_time() {

@@ -7,14 +7,13 @@ use async_nats::Message;
 use async_nats::jetstream;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use idempotent_mq::{
-    DelaySupport, Delivery, Received, ServerUrl, Settle, Settlement, Source, SourceCapabilities, SourceError,
-};
+use idempotent_mq::{DelaySupport, Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError};
 
 use crate::builder::JetStreamSourceBuilder;
 use crate::carrier::delivery;
 use crate::error::fatal;
 use crate::number::MessageNumber;
+use crate::options::Server;
 use crate::pulls::Pulls;
 use crate::settler::{JetStreamSettler, JetStreamTag};
 use crate::unreadable::UnreadableMessages;
@@ -38,7 +37,7 @@ impl JetStreamSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        server: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         stream: impl Into<Arc<str>>,
         consumer: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
@@ -47,7 +46,7 @@ impl JetStreamSource {
 
     /// Returns a builder for a source that reads this stream as one member of this durable consumer.
     pub fn builder(
-        server: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         stream: impl Into<Arc<str>>,
         consumer: impl Into<Arc<str>>,
     ) -> JetStreamSourceBuilder {
@@ -149,5 +148,51 @@ impl fmt::Debug for JetStreamSource {
             .field("stream", &self.settler.stream)
             .field("ack_wait", &self.ack_wait)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use async_nats::jetstream::consumer::PullConsumer;
+    use async_nats::jetstream::consumer::pull::BatchConfig;
+    use futures_util::StreamExt;
+    use idempotent_harness::servers::NatsServer;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::pulls::Suspicion;
+
+    /// Publishes a message whose header has a second line, which the client accepts and the protocol does not know.
+    async fn send_folded(server: &NatsServer) {
+        let mut connection = TcpStream::connect(server.address()).await.unwrap();
+        let headers = "NATS/1.0\r\ntrace: first\r\n second\r\n\r\n";
+        let size = headers.len();
+        let publish = format!("CONNECT {{\"headers\":true}}\r\nHPUB orders {size} {size}\r\n{headers}\r\nPING\r\n");
+        connection.write_all(publish.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        while !answer.contains("PONG") {
+            answer.push(char::from(connection.read_u8().await.unwrap()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_search_has_succeeded_once_it_has_found_a_message() {
+        let server = NatsServer::start();
+        let builder = JetStreamSource::builder(server.url(), "ORDERS", "billing").declare(["orders"]);
+        let JetStreamSource { mut unreadable, settler, .. } = builder.connect().await.unwrap();
+        let mut is_found = async || unreadable.search(&settler, Suspicion::Lost(2)).await.1;
+        assert!(!is_found().await);
+        send_folded(&server).await;
+        // Another client receives the message, and acknowledges nothing.
+        let client = async_nats::connect(server.address()).await.unwrap();
+        let mut inbox = client.subscribe("inbox").await.unwrap();
+        let consumer: PullConsumer =
+            async_nats::jetstream::new(client).get_consumer_from_stream("billing", "ORDERS").await.unwrap();
+        consumer.request_batch(BatchConfig { batch: 1, ..BatchConfig::default() }, "inbox".into()).await.unwrap();
+        inbox.next().await.unwrap();
+        assert!(is_found().await);
+        assert!(!is_found().await);
     }
 }

@@ -4,13 +4,14 @@ use std::time::Duration;
 use async_nats::Subject;
 use async_nats::jetstream::consumer;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{DeadLetter, ServerUrl, SourceError};
+use idempotent_mq::{DeadLetter, SourceError};
 use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::delayed::contains;
 use crate::error::{fatal, transient, unanswered};
 use crate::number::MessageNumber;
+use crate::options::Server;
 use crate::pulls::Suspicion;
 use crate::raw_message::StoredMessage;
 use crate::settler::{JetStreamSettler, JetStreamTag};
@@ -21,14 +22,14 @@ const SEARCH: Duration = Duration::from_secs(2);
 /// The search among the messages of a consumer that are delivered and not acknowledged.
 #[derive(Debug)]
 pub(crate) struct UnreadableMessages {
-    server: ServerUrl,
+    server: Server,
     consumer: String,
     /// The sequence number up to which each message was checked.
     checked: u64,
 }
 
 impl UnreadableMessages {
-    pub(crate) fn new(server: ServerUrl, consumer: String) -> Self {
+    pub(crate) fn new(server: Server, consumer: String) -> Self {
         Self { server, consumer, checked: 0 }
     }
 
@@ -56,7 +57,7 @@ impl UnreadableMessages {
     /// Returns the sequence numbers of the messages that were found, and of the first one that is not acknowledged.
     async fn bury(&mut self, settler: &JetStreamSettler) -> Result<(Vec<u64>, u64), SourceError> {
         // The client of the settler may have ended.
-        let connection = Connection::open(self.server.as_str()).await?;
+        let connection = Connection::open(&self.server).await?;
         let settler = settler.over(connection);
         let state = self.state(&settler).await?;
         let (end, mut found) = (Instant::now() + SEARCH, Vec::new());

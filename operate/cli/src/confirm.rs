@@ -21,6 +21,22 @@ pub(crate) async fn confirm(question: &str) -> anyhow::Result<()> {
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer).map(|_| answer)
     });
-    let answer = answer.await??;
-    if answer.trim() == "yes" { Ok(()) } else { Err(Failure::Refused("declined, nothing was changed".into()).into()) }
+    Ok(accepted(&answer.await??)?)
+}
+
+fn accepted(answer: &str) -> Result<(), Failure> {
+    if answer.trim() == "yes" { Ok(()) } else { Err(Failure::Refused("declined, nothing was changed".into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_confirms() {
+        assert!(accepted("yes\n").is_ok());
+        for answer in ["", "\n", "y\n", "no\n"] {
+            assert!(accepted(answer).is_err(), "{answer:?}");
+        }
+    }
 }

@@ -173,16 +173,16 @@ pub(crate) async fn alarm(queue: &str) -> anyhow::Result<Finding> {
 }
 
 /// Returns the broker's reason for blocking publishers. The outer error is one of the URL.
-#[cfg(feature = "rabbitmq")]
 async fn blocked(url: &str) -> Result<Result<Option<String>, SourceError>, String> {
-    let publisher = idempotent::rabbitmq::RabbitPublisher::builder(url).build().map_err(|error| error.to_string())?;
-    let answer = publisher.blocked().await;
-    Ok(answer.map_err(|error| SourceError::new(SourceErrorKind::Transient, error.to_string()).with_cause(error)))
-}
-
-#[cfg(not(feature = "rabbitmq"))]
-async fn blocked(_: &str) -> Result<Result<Option<String>, SourceError>, String> {
-    Err(without("amqp"))
+    #[cfg(not(feature = "rabbitmq"))]
+    return Err(without(url.split(':').next().unwrap_or_default()));
+    #[cfg(feature = "rabbitmq")]
+    {
+        let publisher =
+            idempotent::rabbitmq::RabbitPublisher::builder(url).build().map_err(|error| error.to_string())?;
+        let answer = publisher.blocked().await;
+        Ok(answer.map_err(|error| SourceError::new(SourceErrorKind::Transient, error.to_string()).with_cause(error)))
+    }
 }
 
 #[cfg(feature = "rabbitmq")]
@@ -292,42 +292,61 @@ pub(crate) fn delay_error(error: idempotent::mq::DelayError) -> SourceError {
     SourceError::new(kind, error.to_string())
 }
 
-#[cfg(feature = "delay")]
 async fn delay(url: &str, options: &QueueOptions, namespace: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
-    let queue = delay_queue(url, (&options.name, options.slots), namespace).await?;
-    Ok(Box::new(idempotent::delay_queue::DelayDeadLetters::new(&queue)))
+    #[cfg(not(feature = "delay"))]
+    {
+        let _ = (url, options, namespace);
+        let why = "this binary was built without delay queues; install it with the feature `delay`";
+        Err(Failure::Usage(why.into()).into())
+    }
+    #[cfg(feature = "delay")]
+    {
+        let queue = delay_queue(url, (&options.name, options.slots), namespace).await?;
+        Ok(Box::new(idempotent::delay_queue::DelayDeadLetters::new(&queue)))
+    }
 }
 
-#[cfg(not(feature = "delay"))]
-async fn delay(_: &str, _: &QueueOptions, _: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
-    let why = "this binary was built without delay queues; install it with the feature `delay`";
-    Err(Failure::Usage(why.into()).into())
-}
-
-#[cfg(feature = "database")]
 async fn table(url: &str, options: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
-    use idempotent::delay::{DelayDb, DelayTable, DelayTableDeadLetters};
-    use idempotent::sqlx::Pool;
-
-    use crate::database::{self, Database};
-
-    async fn letters<Db: DelayDb>(pool: Pool<Db>, name: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
-        let table = DelayTable::builder(pool).table(name).open().await?;
-        Ok(Box::new(DelayTableDeadLetters::new(&table)))
+    #[cfg(not(feature = "database"))]
+    {
+        let _ = (url, options);
+        let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
+        Err(Failure::Usage(why.into()).into())
     }
-    database::check_table(&options.name)?;
-    match database::connect(url).await? {
-        #[cfg(feature = "mysql")]
-        Database::MySql(pool) => letters(pool, &options.name).await,
-        #[cfg(feature = "postgres")]
-        Database::Postgres(pool) => letters(pool, &options.name).await,
-        #[cfg(feature = "sqlite")]
-        Database::Sqlite(pool) => letters(pool, &options.name).await,
+    #[cfg(feature = "database")]
+    {
+        use idempotent::delay::{DelayDb, DelayTable, DelayTableDeadLetters};
+        use idempotent::sqlx::Pool;
+
+        use crate::database::{self, Database};
+
+        async fn letters<Db: DelayDb>(pool: Pool<Db>, name: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
+            let table = DelayTable::builder(pool).table(name).open().await?;
+            Ok(Box::new(DelayTableDeadLetters::new(&table)))
+        }
+        database::check_table(&options.name)?;
+        match database::connect(url).await? {
+            #[cfg(feature = "mysql")]
+            Database::MySql(pool) => letters(pool, &options.name).await,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(pool) => letters(pool, &options.name).await,
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(pool) => letters(pool, &options.name).await,
+        }
     }
 }
 
-#[cfg(not(feature = "database"))]
-async fn table(_: &str, _: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
-    let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
-    Err(Failure::Usage(why.into()).into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_queues_have_schemes_of_their_own() {
+        for scheme in ["redis+delay", "rediss+delay", "redis+delay+sentinel"] {
+            assert!(is_delay_queue(scheme), "{scheme}");
+        }
+        for scheme in ["redis", "redis+stream", "redis+delays", "pgmq"] {
+            assert!(!is_delay_queue(scheme), "{scheme}");
+        }
+    }
 }

@@ -116,7 +116,21 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_takes_its_time_unless_a_signal_has_arrived() {
+        let (stop, start, hour) = (StopRequest::default(), Instant::now(), Duration::from_secs(3600));
+        stop.wait(hour).await;
+        assert_eq!(start.elapsed(), hour);
+        stop.request(Signal::Interrupt);
+        stop.wait(hour).await;
+        assert_eq!(start.elapsed(), hour);
+    }
 
     #[test]
     fn a_signal_ends_a_command_at_once_unless_its_steps_end_first() {

@@ -159,3 +159,17 @@ impl fmt::Display for RequestLost {
         f.write_str("the handler did not complete")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_of_the_layer_that_closes_the_connection_closes_it() {
+        for (value, expected) in [("close", ConnectionType::Close), ("upgrade", ConnectionType::KeepAlive)] {
+            let (head, ()) = http::Response::builder().header(CONNECTION, value).body(()).unwrap().into_parts();
+            assert_eq!(of_layer(&head).head().connection_type(), expected, "{value}");
+        }
+    }
+}

@@ -3,8 +3,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idempotent_harness::servers::{Certificates, HTTP, KafkaServer, stranger};
-use idempotent_kafka::{KafkaPublisher, KafkaSource};
-use idempotent_mq::{OutboundMessage, Publish, Settlement, SourceError, SourceErrorKind};
+use idempotent_kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource, Server};
+use idempotent_mq::{OutboundMessage, Publish, Redrive, Settlement, SourceError, SourceErrorKind};
+use rdkafka::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -75,14 +76,12 @@ fn terminate(listener: TcpListener, acceptor: TlsAcceptor, broker: String) {
     });
 }
 
-async fn connect(url: String) -> Result<KafkaSource, SourceError> {
+async fn connect(url: impl Into<Server>) -> Result<KafkaSource, SourceError> {
     KafkaSource::builder(url, "orders", "billing").declare(1).connect().await
 }
 
 /// Checks that a message passes from a publisher to a source.
-async fn exchanges_a_message(url: String) {
-    let mut source = connect(url.clone()).await.unwrap();
-    let publisher = KafkaPublisher::new(url);
+async fn exchanges_a_message(mut source: KafkaSource, publisher: KafkaPublisher) {
     publisher.publish(&[OutboundMessage::new("orders", "m-1", "body")]).await.pop().unwrap().unwrap();
     let held = one(&mut source).await;
     assert_eq!(held.0.body, b"body");
@@ -92,7 +91,22 @@ async fn exchanges_a_message(url: String) {
 #[tokio::test]
 async fn a_broker_whose_authority_is_trusted_is_accepted() {
     let secured = Secured::start(false).await;
-    exchanges_a_message(secured.trusting(secured.certificates.ca())).await;
+    let url = secured.trusting(secured.certificates.ca());
+    exchanges_a_message(connect(url.clone()).await.unwrap(), KafkaPublisher::new(url)).await;
+}
+
+#[tokio::test]
+async fn the_configuration_of_other_clients_connects_a_source_a_publisher_and_the_dead_letters() {
+    let secured = Secured::start(false).await;
+    let ca = secured.certificates.ca().display().to_string();
+    let mut own = ClientConfig::new();
+    own.set("bootstrap.servers", secured.url.strip_prefix("kafkas://").unwrap());
+    own.set("security.protocol", "ssl").set("ssl.ca.location", ca).set("client.id", "shop");
+    let own = Server::on_client(own);
+    let source = connect(own.clone()).await.unwrap();
+    exchanges_a_message(source, KafkaPublisher::new(own.clone())).await;
+    let redriven = Redrive::new().run(&mut KafkaDeadLetters::new(own, "orders")).await;
+    assert!(redriven.failed.is_none(), "{redriven:?}");
 }
 
 #[tokio::test]
@@ -112,7 +126,8 @@ async fn a_broker_that_verifies_clients_accepts_the_certificate_of_the_url() {
     let url = secured.trusting(secured.certificates.ca());
     let identity = (secured.certificates.client_certificate(), secured.certificates.client_key());
     let identity = format!("tls_certificate={}&tls_key={}", identity.0.display(), identity.1.display());
-    exchanges_a_message(format!("{url}&{identity}")).await;
+    let known = format!("{url}&{identity}");
+    exchanges_a_message(connect(known.clone()).await.unwrap(), KafkaPublisher::new(known)).await;
     let error = connect(url).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("connecting"), "{error}");
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use idempotent_core::StoreErrorKind;
 use idempotent_harness::servers::NatsServer;
-use idempotent_mq::{OutboundMessage, PublishErrorKind, ServerUrl, SourceError, SourceErrorKind};
-use idempotent_nats::{JetStreamPublisher, JetStreamSource, KvBackend};
+use idempotent_mq::{OutboundMessage, PublishErrorKind, Redrive, SourceError, SourceErrorKind};
+use idempotent_nats::{JetStreamDeadLetters, JetStreamPublisher, JetStreamSource, KvBackend, Server};
 use nkeys::KeyPair;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ use crate::publisher::publish;
 const CHECK: &str = "check the user and the password in the URL, the token, the NKey, or the credentials file";
 
 /// Declares the stream and its consumer.
-async fn opened(url: impl Into<ServerUrl>) -> Result<(), SourceError> {
+async fn opened(url: impl Into<Server>) -> Result<(), SourceError> {
     let builder = JetStreamSource::builder(url, "ORDERS", "billing").declare(["orders.>"]);
     builder.connect().await.map(drop)
 }
@@ -45,6 +45,22 @@ async fn a_user_with_the_right_password_is_accepted_and_no_error_shows_a_wrong_o
         refused(Err(error), CHECK);
     }
     opened(format!("nats://ann:ses%40me@{address}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_options_of_other_clients_connect_a_source_a_publisher_the_dead_letters_and_a_bucket() {
+    let server = NatsServer::with(r#"authorization { user: ann, password: "hush" }"#);
+    let ann = || async_nats::ConnectOptions::with_user_and_password("ann".into(), "hush".into()).name("shop");
+    let own = || Server::on_client(ann(), server.url());
+    opened(own()).await.unwrap();
+    publish(&JetStreamPublisher::new(own()), OutboundMessage::new("orders.new", "m", "")).await.unwrap();
+    let redriven = Redrive::new().run(&mut JetStreamDeadLetters::new(own(), "ORDERS")).await;
+    assert!(redriven.failed.is_none(), "{redriven:?}");
+    KvBackend::create(own(), "idempotent", 1).await.unwrap();
+    assert_eq!(format!("{:?}", own()), server.url());
+    for beside in [format!("nats://bob@{}", server.address()), format!("{}?tls_ca=ca.pem", server.url())] {
+        refused(opened(Server::on_client(ann(), beside)).await, "set the user and the files in the options");
+    }
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ async fn listings_select_by_state_and_pages_end() {
     assert_eq!(keys(&["--orphaned"]), of(&[]));
     assert_eq!(keys(&["--scope", "invoices"]), of(&[]));
     assert_eq!(keys(&["--all", "--limit", "1", "--budget", "1"]), of(&["held", "lost", "poison"]));
+    assert_eq!(keys(&["--limit", "1"]).len(), 1);
     assert_eq!(keys(&["--namespace", "shop"]), of(&[]));
 }
 

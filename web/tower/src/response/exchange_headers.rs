@@ -2,7 +2,7 @@
 use http::HeaderName;
 
 /// The headers and trailers that are stored only on request. They describe the first exchange: its moment, its client, its
-/// limits, its ids and its path. A `*` at the end stands for any rest. The guide on HTTP has the same list.
+/// limits, its ids and its path. A `*` at the end stands for any rest. The HTTP reference of the book has the same list.
 pub const EXCHANGE_HEADERS: [&str; 46] = [
     // Its moment and its client (RFC 6265).
     "date",

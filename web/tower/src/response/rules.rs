@@ -155,7 +155,7 @@ impl ResponseRules {
     ///
     /// # Default
     /// Headers that describe the first exchange are not stored: cookies, dates, rate limits, ids of requests and traces,
-    /// timings, and the work of caches and proxies. The guide on HTTP lists them
+    /// timings, and the work of caches and proxies. The HTTP reference of the book lists them
     pub fn keep(mut self, name: HeaderName) -> Self {
         self.kept.push(name);
         self

@@ -197,11 +197,16 @@ fn print(
     is_dry_run: bool,
 ) -> anyhow::Result<()> {
     output::letters(format, letters.iter().map(|(letter, outcome)| (letter, Some(outcome.as_str()))))?;
-    if summary.unread > 0 {
-        let why = "another reader holds them; close it, and repeat the command";
-        output::note(format_args!("{} counted letters could not be read: {why}", summary.unread));
+    if let Some(note) = unread(summary.unread) {
+        output::note(note);
     }
     Ok(writeln!(io::stdout().lock(), "{}", totals(format, change, summary, is_dry_run))?)
+}
+
+/// Returns the note about counted letters that could not be read.
+fn unread(count: u64) -> Option<String> {
+    let why = "another reader holds them; close it, and repeat the command";
+    (count > 0).then(|| format!("{count} counted letters could not be read: {why}"))
 }
 
 /// Returns the last line of the output.
@@ -235,6 +240,12 @@ mod tests {
 
     use super::*;
     use crate::arguments::{Arguments, Command, DeadCommand};
+
+    #[test]
+    fn letters_that_could_not_be_read_are_noted() {
+        assert_eq!(unread(0), None);
+        assert!(unread(2).is_some_and(|note| note.starts_with("2 counted letters")));
+    }
 
     /// Three letters, of which the first one is refused. Another reader holds the last ones.
     struct Letters {

@@ -368,7 +368,7 @@ async fn each_header_that_describes_the_first_exchange_is_left_out_and_can_be_ke
 
 #[test]
 fn the_guide_lists_the_headers_that_describe_the_first_exchange() {
-    let guide = include_str!("../../../../../guides/http.md");
+    let guide = include_str!("../../../../../guides/http-reference.md");
     let table = guide.split("### Headers of the first exchange").nth(1).unwrap().split("\n\n").nth(2).unwrap();
     let listed: BTreeSet<_> = table.split('`').skip(1).step_by(2).map(str::to_lowercase).collect();
     assert_eq!(listed, EXCHANGE_HEADERS.map(str::to_owned).into());
