@@ -213,6 +213,41 @@ impl fmt::Debug for ServerUrl {
     }
 }
 
+/// The server of a broker and how to connect to it: a URL, or what the service's own clients connect with.
+///
+/// Each adapter has an alias for the type of its client library, and takes it wherever it takes a URL.
+#[derive(Clone)]
+pub enum Server<C> {
+    /// The URL.
+    Url(ServerUrl),
+    /// What the client library opens connections with: TLS, users and names.
+    Client(C),
+}
+
+impl<C> Server<C> {
+    /// Connects as the service's own clients. Connections are not shared with them.
+    #[must_use]
+    pub fn on_client(client: C) -> Self {
+        Self::Client(client)
+    }
+}
+
+impl<C, S: Into<String>> From<S> for Server<C> {
+    fn from(url: S) -> Self {
+        Self::Url(ServerUrl(url.into()))
+    }
+}
+
+/// Shows no secret and no setting of a client.
+impl<C> fmt::Debug for Server<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => url.fmt(f),
+            Self::Client(_) => f.write_str("on a client of the service"),
+        }
+    }
+}
+
 /// The parts of a URL. `Debug` shows neither a user nor a value of a parameter.
 #[derive(Clone)]
 pub struct ConnectionUrl {

@@ -102,7 +102,7 @@ mod schedule;
 mod source;
 mod time;
 
-pub use self::connection_url::{ConnectionUrl, ServerUrl, UrlError, UrlForm, UrlParameter};
+pub use self::connection_url::{ConnectionUrl, Server, ServerUrl, UrlError, UrlForm, UrlParameter};
 pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
     StartedDelivery,

@@ -153,6 +153,13 @@ impl RedisStore {
         connection_url::check(url)
     }
 
+    /// Returns a builder for a store on the server of your own client, with its TLS, user, database and socket.
+    ///
+    /// The store opens connections of its own, which use RESP3. For Sentinel and clusters, use a URL.
+    pub fn on_client(client: redis::Client) -> RedisStoreBuilder {
+        RedisStoreBuilder::on_client(client)
+    }
+
     /// Returns a builder for further configuration.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())

@@ -32,6 +32,9 @@ pub mod payments {}
 #[doc = include_str!("../../guides/http.md")]
 pub mod http {}
 
+#[doc = include_str!("../../guides/http-reference.md")]
+pub mod http_reference {}
+
 #[doc = include_str!("../../guides/actix-web.md")]
 pub mod actix_web {}
 

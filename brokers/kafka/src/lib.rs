@@ -53,5 +53,5 @@ pub use self::output::KafkaOutput;
 pub use self::publisher::KafkaPublisher;
 pub use self::settler::KafkaTag;
 pub use self::source::KafkaSource;
-/// The client library, whose `ClientConfig` [`Server::on_client`] takes.
+/// The client library, whose `ClientConfig` a [`Server`] takes.
 pub use rdkafka;

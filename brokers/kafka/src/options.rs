@@ -1,6 +1,4 @@
 //! URLs of Kafka, and the configurations of clients.
-use std::fmt;
-
 use idempotent_mq::{ConnectionUrl, ServerUrl, SourceError, UrlForm, UrlParameter};
 use rdkafka::ClientConfig;
 
@@ -33,42 +31,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The brokers and how to connect to them: a URL of [this form](URL_FORM), or the configuration of the service's own clients.
-#[derive(Clone)]
-pub struct Server(Place);
-
-#[derive(Clone)]
-enum Place {
-    Url(ServerUrl),
-    Client(ClientConfig),
-}
-
-impl Server {
-    /// Connects as the service's own clients, with their TLS, users and names.
-    ///
-    /// The adapter sets the properties on which it relies, such as `enable.auto.commit`. A configuration that sets one of them, or a
-    /// group, is an error of connecting that names the property. The other properties stay.
-    #[must_use]
-    pub fn on_client(config: ClientConfig) -> Self {
-        Self(Place::Client(config))
-    }
-}
-
-impl<S: Into<String>> From<S> for Server {
-    fn from(url: S) -> Self {
-        Self(Place::Url(url.into().into()))
-    }
-}
-
-/// Shows neither a password nor a property.
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Place::Url(url) => url.fmt(f),
-            Place::Client(config) => f.write_str(config.get(HOSTS).unwrap_or_default()),
-        }
-    }
-}
+/// The brokers: a URL of [this form](URL_FORM), or the configuration of the service's own clients.
+///
+/// The adapter sets the properties on which it relies, such as `enable.auto.commit`. A configuration that sets one of them, or a
+/// group, is an error of connecting that names the property. The other properties stay.
+pub type Server = idempotent_mq::Server<ClientConfig>;
 
 /// The properties that the adapter sets if the service does not. A request may take 10 s.
 const DEFAULTS: [(&str, &str); 4] = [
@@ -105,9 +72,9 @@ const RESERVED: [&str; 11] = [
 /// # Errors
 /// `Fatal`: the URL or the configuration is invalid, needs a feature that is off, or sets a property of the adapter.
 pub(crate) fn client(server: &Server) -> Result<ClientConfig, SourceError> {
-    let mut config = match &server.0 {
-        Place::Url(url) => of_url(url)?,
-        Place::Client(config) => checked(config)?,
+    let mut config = match server {
+        Server::Url(url) => of_url(url)?,
+        Server::Client(config) => checked(config)?,
     };
     for (name, value) in DEFAULTS {
         if config.get(name).is_none() {
@@ -267,9 +234,7 @@ mod tests {
         let error = client(&Server::on_client(own.clone())).unwrap_err();
         assert!(error.to_string().contains("set the property `bootstrap.servers`"), "{error}");
         own.set(HOSTS, "a:1").set("client.id", "shop").set("sasl.password", "s3cret");
-        let server = Server::on_client(own);
-        assert_eq!(format!("{server:?}"), "a:1");
-        let config = client(&server).unwrap();
+        let config = client(&Server::on_client(own)).unwrap();
         for (name, value) in [("client.id", "shop"), ("sasl.password", "s3cret"), ("socket.timeout.ms", "10000")] {
             assert_eq!(config.get(name), Some(value), "{name}");
         }

@@ -7,7 +7,7 @@ use idempotent_mq::SourceError;
 use tokio::sync::watch;
 
 use crate::error::{connect_failure, fatal};
-use crate::options::Server;
+use crate::options::{self, Server};
 
 /// A connection to NATS.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Connection {
     /// - `Fatal`: the URL or a file that it names is invalid, the server rejects the user, or its version is too old.
     /// - `Transient`: no server can be reached.
     pub(crate) async fn open(server: &Server) -> Result<Self, SourceError> {
-        let (addresses, connect) = server.parse().await?;
+        let (connect, addresses) = options::client(server).await?;
         let (lost, losses) = watch::channel(0);
         let connect = connect.event_callback(move |event| {
             if matches!(event, Event::Disconnected) {

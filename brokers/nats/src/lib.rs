@@ -49,3 +49,5 @@ pub use self::options::{Server, URL_FORM};
 pub use self::publisher::JetStreamPublisher;
 pub use self::settler::JetStreamTag;
 pub use self::source::JetStreamSource;
+/// The client library, whose `ConnectOptions` a [`Server`] takes.
+pub use async_nats;

@@ -1,9 +1,8 @@
 //! URLs of NATS servers, and the options of a connection.
-use std::fmt;
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
-use idempotent_mq::{ConnectionUrl, ServerUrl, SourceError, UrlForm, UrlParameter};
+use idempotent_mq::{ConnectionUrl, SourceError, UrlForm, UrlParameter};
 
 use crate::error::fatal;
 
@@ -28,55 +27,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The servers and how to connect to them: a URL of [this form](URL_FORM), also with the options of the service's own clients.
-#[derive(Clone)]
-pub struct Server {
-    url: ServerUrl,
-    client: Option<ConnectOptions>,
-}
-
-impl Server {
-    /// Connects with the options of the service's own clients: their TLS, users and names. The URL names only the servers.
-    ///
-    /// Each source, publisher and handle opens a connection of its own, because a message that the client cannot represent ends the
-    /// connection. It sets the callback for events, the interval of pings, and the time limits of connecting and of requests.
-    #[must_use]
-    pub fn on_client(options: ConnectOptions, url: impl Into<String>) -> Self {
-        Self { url: url.into().into(), client: Some(options) }
-    }
-
-    /// Returns the addresses and the options.
-    ///
-    /// # Errors
-    /// `Fatal`: the URL is invalid, contains what the options contain, or names a file that cannot be read.
-    pub(crate) async fn parse(&self) -> Result<(Vec<ServerAddr>, ConnectOptions), SourceError> {
-        let url = self.url.as_str();
-        let (parsed, addresses) = parse(url)?;
-        let options = match &self.client {
-            None => client(&parsed).await?,
-            Some(options) if parsed.user().is_none() && parsed.parameters().next().is_none() => options.clone(),
-            Some(_) => {
-                let rule = "a URL beside the options of a client names only servers; set the user and the files in the options";
-                return Err(URL_FORM.error(url, rule).into());
-            }
-        };
-        let options = options.connection_timeout(REQUEST).request_timeout(Some(REQUEST)).ping_interval(PING);
-        Ok((addresses, options))
-    }
-}
-
-impl<S: Into<String>> From<S> for Server {
-    fn from(url: S) -> Self {
-        Self { url: url.into().into(), client: None }
-    }
-}
-
-/// Shows neither a secret nor an option.
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.url.fmt(f)
-    }
-}
+/// The servers: a URL of [this form](URL_FORM), or the options of the service's own clients with the addresses.
+///
+/// Each source, publisher and handle opens a connection of its own, because a message that the client cannot represent ends the
+/// connection. It sets the callback for events, the interval of pings, and the time limits of connecting and of requests.
+pub type Server = idempotent_mq::Server<(ConnectOptions, Vec<ServerAddr>)>;
 
 /// The maximum time of a request. Calls that take longer are errors, and are repeated.
 pub(crate) const REQUEST: Duration = Duration::from_secs(5);
@@ -110,11 +65,27 @@ fn parse(url: &str) -> Result<(ConnectionUrl, Vec<ServerAddr>), SourceError> {
     Ok((first, addresses))
 }
 
+/// Returns the options of a connection, and the addresses.
+///
+/// # Errors
+/// `Fatal`: the URL is invalid, or names a file that cannot be read.
+pub(crate) async fn client(server: &Server) -> Result<(ConnectOptions, Vec<ServerAddr>), SourceError> {
+    let (options, addresses) = match server {
+        Server::Url(url) => {
+            let (url, addresses) = parse(url.as_str())?;
+            (of_url(&url).await?, addresses)
+        }
+        Server::Client(client) => client.clone(),
+    };
+    let options = options.connection_timeout(REQUEST).request_timeout(Some(REQUEST)).ping_interval(PING);
+    Ok((options, addresses))
+}
+
 /// Converts the options for the client.
 ///
 /// # Errors
 /// `Fatal`: a file with credentials or with a seed cannot be read.
-async fn client(url: &ConnectionUrl) -> Result<ConnectOptions, SourceError> {
+async fn of_url(url: &ConnectionUrl) -> Result<ConnectOptions, SourceError> {
     let options = ConnectOptions::new().name("idempotent");
     let mut options = match url.user() {
         Some((user, Some(password))) => options.user_and_password(user.to_owned(), password.to_owned()),

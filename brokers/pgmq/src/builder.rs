@@ -3,12 +3,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, SourceError};
+use idempotent_mq::SourceError;
 
 use crate::PgmqSource;
 use crate::acks::AckQueue;
 use crate::connections::Connections;
 use crate::error::{failure, fatal};
+use crate::options::Server;
 use crate::pooler;
 use crate::queue_name::QueueName;
 use crate::settler::PgmqSettler;
@@ -19,7 +20,7 @@ use crate::wakeups::Wakeups;
 /// A builder for a [`PgmqSource`].
 #[must_use]
 pub struct PgmqSourceBuilder {
-    server: ServerUrl,
+    server: Server,
     queue: Arc<str>,
     dead: Option<String>,
     visibility: Duration,
@@ -29,7 +30,7 @@ pub struct PgmqSourceBuilder {
 }
 
 impl PgmqSourceBuilder {
-    pub(crate) fn new(server: ServerUrl, queue: Arc<str>) -> Self {
+    pub(crate) fn new(server: Server, queue: Arc<str>) -> Self {
         Self {
             server,
             queue,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, SourceError};
+use idempotent_mq::SourceError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, Postgres};
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::error::{QueryError, ends_connections};
-use crate::options;
+use crate::options::{self, Server};
 
 /// The maximum time for a connection, and for the result of a statement.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
@@ -31,8 +31,8 @@ impl Connections {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub(crate) fn new(server: &ServerUrl) -> Result<Self, SourceError> {
-        let (options, connections) = options::parse(server)?;
+    pub(crate) fn new(server: &Server) -> Result<Self, SourceError> {
+        let (options, connections) = options::client(server)?;
         let permits = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
         Ok(Self { options: options.application_name("idempotent"), permits, idle: Mutex::default() })
     }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, Position, ServerUrl, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Row};
@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Postgres, Row};
 use crate::connections::Connections;
 use crate::error::{failure, fatal, unreadable};
 use crate::message::StoredMessage;
+use crate::options::Server;
 use crate::pooler;
 use crate::queue_name::QueueName;
 use crate::setup::check;
@@ -36,7 +37,7 @@ use crate::statements::LetterStatements;
 #[derive(Debug)]
 #[must_use]
 pub struct PgmqDeadLetters {
-    server: ServerUrl,
+    server: Server,
     queue: String,
     dead: String,
     opened: Option<Arc<OpenLetters>>,
@@ -72,7 +73,7 @@ const REMOVING: &str = "removing a dead letter";
 
 impl PgmqDeadLetters {
     /// Creates a handle to the dead letters in `QUEUE_dead`.
-    pub fn new(server: impl Into<ServerUrl>, queue: impl Into<String>) -> Self {
+    pub fn new(server: impl Into<Server>, queue: impl Into<String>) -> Self {
         let queue = queue.into();
         Self {
             server: server.into(),

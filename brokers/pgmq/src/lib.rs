@@ -44,7 +44,7 @@ mod wakeups;
 pub use self::builder::PgmqSourceBuilder;
 pub use self::dead_letters::PgmqDeadLetters;
 pub use self::message::PgmqTag;
-pub use self::options::URL_FORM;
+pub use self::options::{Server, URL_FORM};
 pub use self::publisher::PgmqPublisher;
 pub use self::source::PgmqSource;
 pub use self::transaction::PgmqMessage;

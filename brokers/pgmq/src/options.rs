@@ -1,7 +1,7 @@
 //! URLs of PGMQ, and the options of a connection.
 use std::str::FromStr;
 
-use idempotent_mq::{ServerUrl, SourceError, UrlForm, UrlParameter};
+use idempotent_mq::{SourceError, UrlForm, UrlParameter};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
@@ -32,6 +32,9 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
+/// The server: a URL of [this form](URL_FORM), or the options of the service's own connections, such as those of a pool.
+pub type Server = idempotent_mq::Server<PgConnectOptions>;
+
 /// The default of `connections`.
 const CONNECTIONS: usize = 4;
 
@@ -39,8 +42,21 @@ const CONNECTIONS: usize = 4;
 ///
 /// # Errors
 /// `Fatal`: the URL is invalid, requires TLS in a program without TLS, or names an authority that would not be used.
-pub(crate) fn parse(server: &ServerUrl) -> Result<(PgConnectOptions, usize), SourceError> {
-    let url = server.as_str();
+pub(crate) fn client(server: &Server) -> Result<(PgConnectOptions, usize), SourceError> {
+    let (options, connections) = match server {
+        Server::Url(url) => of_url(url.as_str())?,
+        Server::Client(options) => (options.clone(), CONNECTIONS),
+    };
+    // Where several are compiled in and none is selected, sqlx 0.9 panics at `sslmode=verify-ca`.
+    #[cfg(feature = "tls")]
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    // The texts of statements are always the same, and PgBouncer rejects the other parameter.
+    Ok((options.disable_statement_logging().extra_float_digits(None), connections))
+}
+
+fn of_url(url: &str) -> Result<(PgConnectOptions, usize), SourceError> {
     let parsed = URL_FORM.parse(url)?;
     let refused = |rule: &str| Err(URL_FORM.error(url, rule).into());
     let connections = match parsed.parameter("connections").map(str::parse) {
@@ -63,13 +79,7 @@ pub(crate) fn parse(server: &ServerUrl) -> Result<(PgConnectOptions, usize), Sou
     if !is_verified && parsed.parameter("sslrootcert").is_some() {
         return refused("an authority is set, but the certificate is not verified; add `sslmode=verify-full`");
     }
-    // Where several are compiled in and none is selected, sqlx 0.9 panics at `sslmode=verify-ca`.
-    #[cfg(feature = "tls")]
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    // The texts of statements are always the same, and PgBouncer rejects the other parameter.
-    Ok((options.disable_statement_logging().extra_float_digits(None), connections))
+    Ok((options, connections))
 }
 
 #[cfg(test)]
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
 
     fn parsed(query: &str) -> Result<usize, String> {
-        let parsed = parse(&format!("pgmq://app@localhost/shop?{query}").into());
+        let parsed = of_url(&format!("pgmq://app@localhost/shop?{query}"));
         parsed.map(|(_, connections)| connections).map_err(|error| error.to_string())
     }
 

@@ -3,9 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{
-    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, publish_each,
-};
+use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, publish_each};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
@@ -13,6 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::connections::Connections;
 use crate::error::{Failure, QueryError, in_transaction};
+use crate::options::Server;
 use crate::statements::SEND;
 use crate::{body, carrier, pooler};
 
@@ -38,14 +37,14 @@ use crate::{body, carrier, pooler};
 ///   statements or refuses `options` of the URL, or PostgreSQL cannot store the message.
 #[must_use]
 pub struct PgmqPublisher {
-    server: ServerUrl,
+    server: Server,
     connections: OnceCell<Arc<Connections>>,
     exact: bool,
 }
 
 impl PgmqPublisher {
     /// Creates a publisher, which connects at its first message.
-    pub fn new(server: impl Into<ServerUrl>) -> Self {
+    pub fn new(server: impl Into<Server>) -> Self {
         Self { server: server.into(), connections: OnceCell::new(), exact: false }
     }
 

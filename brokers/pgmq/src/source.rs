@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{DelaySupport, Delivery, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError};
+use idempotent_mq::{DelaySupport, Delivery, Received, Settle, Source, SourceCapabilities, SourceError};
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinHandle;
 
@@ -12,6 +12,7 @@ use crate::PgmqTag;
 use crate::builder::PgmqSourceBuilder;
 use crate::error::{failure, transient};
 use crate::message::StoredMessage;
+use crate::options::Server;
 use crate::settler::PgmqSettler;
 use crate::wakeups::Wakeups;
 
@@ -37,12 +38,12 @@ impl PgmqSource {
     ///
     /// # Cancellation
     /// Nothing changes.
-    pub async fn connect(server: impl Into<ServerUrl>, queue: impl Into<Arc<str>>) -> Result<Self, SourceError> {
+    pub async fn connect(server: impl Into<Server>, queue: impl Into<Arc<str>>) -> Result<Self, SourceError> {
         Self::builder(server, queue).connect().await
     }
 
     /// Returns a builder for a source that reads this queue.
-    pub fn builder(server: impl Into<ServerUrl>, queue: impl Into<Arc<str>>) -> PgmqSourceBuilder {
+    pub fn builder(server: impl Into<Server>, queue: impl Into<Arc<str>>) -> PgmqSourceBuilder {
         PgmqSourceBuilder::new(server.into(), queue.into())
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Clock, SystemClock};
-use idempotent_mq::{ContentIds, LetterBox, Position, ServerUrl, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{ContentIds, LetterBox, Position, SourceError, SourceErrorKind, StoredLetter};
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::alarm::Alarm;
 use crate::carrier::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
 use crate::error::{failure, is_final, is_too_large, transient, unconnected};
-use crate::options::BrokerUrl;
+use crate::options::{BrokerUrl, Server};
 use crate::publish_connection::{PublishConnection, PublishFailure};
 use crate::session::REQUEUE;
 use crate::{Queue, SettingError};
@@ -70,18 +70,11 @@ impl RabbitDeadLetters {
     ///
     /// # Errors
     /// The URL or the name is invalid.
-    pub fn new(url: impl Into<ServerUrl>, queue: impl Into<String>) -> Result<Self, SettingError> {
+    pub fn new(server: impl Into<Server>, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
         let to = queue.name.clone();
-        Ok(Self {
-            url: BrokerUrl::parse(url.into().as_str())?,
-            queue,
-            to,
-            open: None,
-            ids: ContentIds::default(),
-            listed: None,
-        })
+        Ok(Self { url: BrokerUrl::of(server.into())?, queue, to, open: None, ids: ContentIds::default(), listed: None })
     }
 
     /// Puts all letters back to this queue, which must exist.

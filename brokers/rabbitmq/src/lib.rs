@@ -58,7 +58,7 @@ pub use self::delay_queues::DelayTopology;
 pub use self::error::SettingError;
 pub use self::field_value::FieldValue;
 pub use self::message::RabbitProperties;
-pub use self::options::URL_FORM;
+pub use self::options::{Server, URL_FORM};
 pub use self::publisher::{RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
 pub use self::route::Route;

@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use idempotent_core::__private::url::unreached;
 use idempotent_mq::{UrlError, UrlForm, UrlParameter};
+use lapin::runtime::default_runtime;
+use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 
@@ -33,9 +35,20 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The parsed URL of a broker.
+/// The broker: a URL of [this form](URL_FORM), or what the service's own clients connect with: the URI, the properties, which may have
+/// an `AuthProvider`, and the TLS configuration.
+///
+/// Each source, publisher and handle opens connections of its own, and names them. The properties must not enable the recovery of
+/// the client, because the adapter could not know which channels and queues the client has restored.
+pub type Server = idempotent_mq::Server<(AMQPUri, ConnectionProperties, OwnedTLSConfig)>;
+
+/// The broker, with the parsed URL.
 #[derive(Clone)]
-pub(crate) struct BrokerUrl(AMQPUri);
+pub(crate) struct BrokerUrl {
+    uri: AMQPUri,
+    properties: ConnectionProperties,
+    tls: OwnedTLSConfig,
+}
 
 /// Interval of heartbeats. A broker that stops responding is detected within two intervals. By default the client
 /// accepts the broker's interval, a minute.
@@ -44,29 +57,46 @@ const HEARTBEAT_S: u16 = 10;
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl BrokerUrl {
+    /// Returns the broker of a server.
+    ///
+    /// # Errors
+    /// Same as [`parse`](Self::parse).
+    pub(crate) fn of(server: Server) -> Result<Self, SettingError> {
+        match server {
+            Server::Url(url) => Self::parse(url.as_str()),
+            Server::Client((uri, properties, tls)) => Self::checked(uri, properties, tls),
+        }
+    }
+
     /// Parses a URL.
     ///
     /// # Errors
-    /// The URL is invalid. The error does not contain the password.
+    /// The URL is invalid, or needs a feature that is off. The error does not contain the password.
     pub(crate) fn parse(url: &str) -> Result<Self, SettingError> {
         let invalid = |error: UrlError| SettingError::new(error.to_string());
         URL_FORM.parse(url).map_err(invalid)?;
         let rule =
             || format!("use `{}`, with %2f for a vhost of /, and numbers where they are required", URL_FORM.form);
-        let mut uri: AMQPUri = url.parse().map_err(|_| invalid(URL_FORM.error(url, rule())))?;
+        let uri: AMQPUri = url.parse().map_err(|_| invalid(URL_FORM.error(url, rule())))?;
+        Self::checked(uri, ConnectionProperties::default(), OwnedTLSConfig::default())
+    }
+
+    fn checked(mut uri: AMQPUri, properties: ConnectionProperties, tls: OwnedTLSConfig) -> Result<Self, SettingError> {
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "tls") {
             return Err(SettingError::new("URL: amqps:// needs TLS; enable the feature `tls` of idempotent-rabbitmq"));
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT_S);
-        Ok(Self(uri))
+        Ok(Self { uri, properties, tls })
     }
 
     /// Connects, in one attempt.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, lapin::Error> {
         // The client's own recovery is off: this crate could not know which channels and queues the client has
         // restored.
-        let properties = ConnectionProperties::default().with_connection_name(name.into());
-        match tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect_uri(self.0.clone(), properties)).await {
+        let (uri, tls, runtime) = (self.uri.clone(), self.tls.clone(), default_runtime()?);
+        let properties = self.properties.clone().with_connection_name(name.into());
+        let connecting = Connection::connect_uri_with_config(uri, properties, tls, runtime);
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(unanswered()),
         }
@@ -115,7 +145,7 @@ impl BrokerUrl {
                     }
                     // The broker closes the connection without a reason.
                     io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
-                        if self.0.query.auth_mechanism.is_some() =>
+                        if self.uri.query.auth_mechanism.is_some() =>
                     {
                         "check that the broker supports the `auth_mechanism` of the URL, and its log"
                     }
@@ -135,7 +165,7 @@ pub(crate) fn unanswered() -> lapin::Error {
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AMQPUri { scheme, authority, vhost, .. } = &self.0;
+        let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
         write!(f, "{scheme}://{}:{}/{}", authority.host, authority.port, vhost.replace('/', "%2f"))
     }
 }
@@ -165,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_in_the_url_overrides_the_default() {
-        let heartbeat = |url| BrokerUrl::parse(url).unwrap().0.query.heartbeat;
+        let heartbeat = |url| BrokerUrl::parse(url).unwrap().uri.query.heartbeat;
         assert_eq!((heartbeat("amqp://h"), heartbeat("amqp://h?heartbeat=3")), (Some(10), Some(3)));
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use idempotent_mq::{OutboundMessage, PublishError, Published, ServerUrl};
+use idempotent_mq::{OutboundMessage, PublishError, Published};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -24,7 +24,7 @@ use self::due_time::DueTime;
 use self::outcome::KnownState;
 use self::state::PublisherState;
 use crate::message::EncodedMessage;
-use crate::options::BrokerUrl;
+use crate::options::{BrokerUrl, Server};
 use crate::shared_connection::SharedConnection;
 use crate::{DelayTopology, RabbitProperties, SettingError};
 
@@ -141,9 +141,9 @@ impl RabbitPublisherBuilder {
 impl RabbitPublisher {
     /// Returns a builder for a publisher to this broker. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
-    pub fn builder(url: impl Into<ServerUrl>) -> RabbitPublisherBuilder {
+    pub fn builder(server: impl Into<Server>) -> RabbitPublisherBuilder {
         RabbitPublisherBuilder {
-            url: BrokerUrl::parse(url.into().as_str()),
+            url: BrokerUrl::of(server.into()),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),

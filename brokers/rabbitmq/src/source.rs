@@ -3,9 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::SystemClock;
-use idempotent_mq::{
-    DelaySupport, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
-};
+use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -13,7 +11,7 @@ use crate::carrier::ExpirySettings;
 use crate::caution::Caution;
 use crate::copies::CopyStore;
 use crate::intake::SessionIntake;
-use crate::options::BrokerUrl;
+use crate::options::{BrokerUrl, Server};
 use crate::properties::MAX_SHORT_STRING;
 use crate::retry_levels::MAX_DELAY;
 use crate::session::{connect, declare_queues};
@@ -51,9 +49,9 @@ impl RabbitSource {
     /// Returns a builder for a source that consumes this queue. The URL has the form
     /// `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://`
     /// need the feature `tls`.
-    pub fn builder(url: impl Into<ServerUrl>, queue: Queue) -> RabbitSourceBuilder {
+    pub fn builder(server: impl Into<Server>, queue: Queue) -> RabbitSourceBuilder {
         RabbitSourceBuilder {
-            url: BrokerUrl::parse(url.into().as_str()),
+            url: BrokerUrl::of(server.into()),
             queue,
             consumer_tag: String::new(),
             expiry: ExpirySettings::default(),
@@ -71,8 +69,8 @@ impl RabbitSource {
     ///
     /// # Cancellation
     /// Some of the queues may be declared.
-    pub async fn connect(url: impl Into<ServerUrl>, queue: Queue) -> Result<Self, SourceError> {
-        let source = Self::builder(url, queue).build()?;
+    pub async fn connect(server: impl Into<Server>, queue: Queue) -> Result<Self, SourceError> {
+        let source = Self::builder(server, queue).build()?;
         source.declare().await?;
         Ok(source)
     }

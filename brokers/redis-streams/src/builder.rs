@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, SourceError, SourceErrorKind};
+use idempotent_mq::{SourceError, SourceErrorKind};
 
 use crate::StreamsSource;
 use crate::carrier::FieldMapping;
-use crate::connection::{Connection, client};
+use crate::connection::{Connection, Server, client};
 use crate::due_times::DueTimes;
 use crate::options::{BLOCK, StartPosition, TrimPolicy};
 use crate::settler::{ConsumerSettings, StreamsSettler};
@@ -16,7 +16,7 @@ use crate::settler::{ConsumerSettings, StreamsSettler};
 /// A builder for a [`StreamsSource`].
 #[must_use]
 pub struct StreamsSourceBuilder {
-    url: ServerUrl,
+    server: Server,
     stream: Arc<str>,
     group: Arc<str>,
     consumer: Option<Arc<str>>,
@@ -33,9 +33,9 @@ pub struct StreamsSourceBuilder {
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl StreamsSourceBuilder {
-    pub(crate) fn new(url: ServerUrl, stream: Arc<str>, group: Arc<str>) -> Self {
+    pub(crate) fn new(server: Server, stream: Arc<str>, group: Arc<str>) -> Self {
         Self {
-            url,
+            server,
             stream,
             group,
             consumer: None,
@@ -140,7 +140,7 @@ impl StreamsSourceBuilder {
     /// # Cancellation
     /// The group may have been created.
     pub async fn connect(self) -> Result<StreamsSource, SourceError> {
-        let client = client(self.url.as_str())?;
+        let client = client(self.server)?;
         let declare = self.declare;
         let dead = self.dead.unwrap_or_else(|| format!("{}:dead", self.stream).into());
         let consumer = match self.consumer {

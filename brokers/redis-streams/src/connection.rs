@@ -23,11 +23,21 @@ pub const URL_FORM: UrlForm = UrlForm {
     parameters: &[UrlParameter::new("protocol", "NAME", "`resp2` (the default) or `resp3`")],
 };
 
-/// Creates a client, which connects later.
+/// The server: a URL of [this form](URL_FORM), or the service's own client, with its TLS, user, database and socket.
+pub type Server = idempotent_mq::Server<Client>;
+
+/// Returns a client, which connects later.
 ///
 /// # Errors
 /// `Fatal`: the URL is invalid, or needs a feature that is off.
-pub(crate) fn client(url: &str) -> Result<Client, SourceError> {
+pub(crate) fn client(server: Server) -> Result<Client, SourceError> {
+    match server {
+        Server::Url(url) => of_url(url.as_str()),
+        Server::Client(client) => Ok(client),
+    }
+}
+
+fn of_url(url: &str) -> Result<Client, SourceError> {
     let is_socket = ["unix:", "redis+unix:", "valkey+unix:"].iter().any(|scheme| url.starts_with(scheme));
     if !is_socket {
         URL_FORM.parse(url)?;
@@ -198,15 +208,15 @@ mod tests {
 
     #[test]
     fn parameters_of_a_url_are_checked_and_a_socket_has_none() {
-        let error = client("redis://localhost?protokol=resp3").unwrap_err().to_string();
+        let error = of_url("redis://localhost?protokol=resp3").unwrap_err().to_string();
         assert!(error.contains("protokol") && error.contains("`protocol`"), "{error}");
-        assert!(client("redis+unix:/run/redis.sock").is_ok());
+        assert!(of_url("redis+unix:/run/redis.sock").is_ok());
     }
 
     #[tokio::test]
     async fn the_error_of_an_old_connection_leaves_the_newer_one_open() {
         let server = RedisServer::start();
-        let owner = Connection::new(client(&server.url()).unwrap(), Duration::ZERO);
+        let owner = Connection::new(of_url(&server.url()).unwrap(), Duration::ZERO);
         let broken = RedisError::from((ErrorKind::Io, "connection reset"));
         let (first, _) = owner.connection().await.unwrap();
         owner.discard_if_broken(first, &broken).await;

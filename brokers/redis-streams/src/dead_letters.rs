@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{LetterBox, ServerUrl, SourceError, SourceErrorKind, StoredLetter};
+use idempotent_mq::{LetterBox, SourceError, SourceErrorKind, StoredLetter};
 use redis::Value;
 
 use crate::carrier::{FieldMapping, Fields, add, decode_letter, fits_into_script};
-use crate::connection::{Connection, client};
+use crate::connection::{Connection, Server, client};
 use crate::reply;
 use crate::scripts::BACK;
 
@@ -59,8 +59,8 @@ impl StreamsDeadLetters {
     ///
     /// # Errors
     /// `Fatal` if the URL is invalid.
-    pub fn new(url: impl Into<ServerUrl>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
-        let client = client(url.into().as_str())?;
+    pub fn new(server: impl Into<Server>, stream: impl Into<Arc<str>>) -> Result<Self, SourceError> {
+        let client = client(server.into())?;
         let stream = stream.into();
         let dead = format!("{stream}:dead").into();
         let layout = FieldMapping { stream: dead, body: "body".to_owned(), id: None, business_key: None };

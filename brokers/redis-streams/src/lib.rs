@@ -39,7 +39,7 @@ mod settler;
 mod source;
 
 pub use self::builder::StreamsSourceBuilder;
-pub use self::connection::URL_FORM;
+pub use self::connection::{Server, URL_FORM};
 pub use self::dead_letters::StreamsDeadLetters;
 pub use self::options::{StartPosition, TrimPolicy};
 pub use self::publisher::StreamsPublisher;

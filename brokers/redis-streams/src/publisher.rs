@@ -7,13 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use idempotent_mq::{
-    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, ServerUrl, SourceError,
-    SourceErrorKind, chains,
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceError, SourceErrorKind, chains,
 };
 use redis::{RedisError, Value};
 
 use self::entry::{FieldNames, Fields, batches};
-use crate::connection::{Connection, OpenConnection, client};
+use crate::connection::{Connection, OpenConnection, Server, client};
 use crate::error::failure;
 use crate::scripts::ADD;
 
@@ -78,8 +77,8 @@ impl StreamsPublisher {
     ///
     /// # Errors
     /// `Fatal` if the URL is invalid.
-    pub fn new(url: impl Into<ServerUrl>) -> Result<Self, SourceError> {
-        let client = client(url.into().as_str())?;
+    pub fn new(server: impl Into<Server>) -> Result<Self, SourceError> {
+        let client = client(server.into())?;
         Ok(Self { connection: Connection::new(client, Duration::ZERO), names: FieldNames::default(), existing: false })
     }
 

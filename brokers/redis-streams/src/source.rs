@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{
-    DelaySupport, Delivery, Received, ServerUrl, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+    DelaySupport, Delivery, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::builder::StreamsSourceBuilder;
 use crate::carrier::FieldMapping;
-use crate::connection::Connection;
+use crate::connection::{Connection, Server};
 use crate::held_entries::HeldEntries;
 use crate::options::{BLOCK, TrimPolicy};
 use crate::reply::{self, IdleEntries, StreamEntry};
@@ -64,21 +64,21 @@ impl StreamsSource {
     /// # Cancellation
     /// Nothing changes.
     pub async fn connect(
-        url: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         stream: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> Result<Self, SourceError> {
-        Self::builder(url, stream, group).connect().await
+        Self::builder(server, stream, group).connect().await
     }
 
     /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub fn builder(
-        url: impl Into<ServerUrl>,
+        server: impl Into<Server>,
         stream: impl Into<Arc<str>>,
         group: impl Into<Arc<str>>,
     ) -> StreamsSourceBuilder {
-        StreamsSourceBuilder::new(url.into(), stream.into(), group.into())
+        StreamsSourceBuilder::new(server.into(), stream.into(), group.into())
     }
 
     pub(crate) fn new(settler: StreamsSettler, layout: FieldMapping, reader: Connection) -> Self {

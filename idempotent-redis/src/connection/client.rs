@@ -19,6 +19,8 @@ struct ClientSettings {
     credentials: Credentials,
     db: u32,
     tls: Option<TlsSettings>,
+    /// The address and the certificates of the service's own client.
+    own: Option<ConnectionAddr>,
 }
 
 impl ClientFactory {
@@ -41,12 +43,18 @@ impl ClientFactory {
             }
             (false, _) => None,
         };
-        Ok(Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls })))
+        Ok(Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls, own: None })))
+    }
+
+    /// Creates a factory for the server of this client, whose URL is [`RedisUrl::of`] it.
+    pub(crate) fn of(client: &redis::Client, url: &RedisUrl) -> Self {
+        let own = Some(client.get_connection_info().addr().clone());
+        Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls: None, own }))
     }
 
     /// Returns a factory for the sentinels of these servers. Sentinels have their own users and no databases.
     pub(crate) fn of_sentinels(&self, credentials: Credentials) -> Self {
-        Self(Arc::new(ClientSettings { credentials, db: 0, tls: self.0.tls.clone() }))
+        Self(Arc::new(ClientSettings { credentials, db: 0, tls: self.0.tls.clone(), own: None }))
     }
 
     /// Creates a client for the server at this address, without connecting.
@@ -67,8 +75,8 @@ impl ClientFactory {
     }
 
     fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, CallFailure> {
-        let ClientSettings { credentials, db, tls } = &*self.0;
-        let info = addr.into_connection_info().map_err(|e| CallFailure::from_settings(&e))?;
+        let ClientSettings { credentials, db, tls, own } = &*self.0;
+        let info = own.clone().unwrap_or(addr).into_connection_info().map_err(|e| CallFailure::from_settings(&e))?;
         // The handshake has no optional parts, because the server sees it before the password is accepted.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let mut settings = settings.set_db(i64::from(*db));

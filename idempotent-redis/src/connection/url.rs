@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use idempotent_core::__private::url::{Authority, authority, decoded, masked};
 use idempotent_core::{StoreError, StoreErrorKind};
+use redis::ConnectionAddr;
 
 use crate::connection::address::{Credentials, ServerAddress};
 
@@ -43,6 +44,31 @@ pub(crate) enum ServerEndpoint {
 }
 
 impl RedisUrl {
+    /// Returns the server, the user and the database of a client.
+    ///
+    /// # Errors
+    /// `Schema` if the client connects in another way.
+    pub(crate) fn of(client: &redis::Client) -> Result<Self, StoreError> {
+        let refused = |text: &str| StoreError::new(StoreErrorKind::Schema).because(text);
+        let info = client.get_connection_info();
+        let server = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                ServerEndpoint::Tcp(ServerAddress::new(&**host, *port))
+            }
+            ConnectionAddr::Unix(path) => ServerEndpoint::Unix(path.clone()),
+            _ => return Err(refused("the client connects neither by TCP nor by a socket; open the store by a URL")),
+        };
+        let settings = info.redis_settings();
+        let db = u32::try_from(settings.db()).map_err(|_| refused("the database of the client is negative"))?;
+        let [user, password] = [settings.username(), settings.password()].map(|text| text.map(str::to_owned));
+        Ok(Self {
+            location: ServerLocation::Single { server },
+            credentials: Credentials { user, password },
+            db,
+            tls: false,
+        })
+    }
+
     /// Parses a URL.
     ///
     /// # Errors

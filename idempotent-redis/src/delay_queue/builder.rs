@@ -29,10 +29,13 @@ use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
 use crate::topology::{SingleServer, Topology};
 
+/// The servers of a delay queue: a URL, or the service's own client of one server.
+pub(crate) type Server = idempotent_mq::Server<redis::Client>;
+
 /// A builder for a [`DelayQueue`].
 #[must_use]
 pub struct DelayQueueBuilder {
-    url: String,
+    server: Server,
     topic: String,
     namespace: String,
     settings: QueueSettings,
@@ -48,9 +51,9 @@ const MAX_SLOTS: u16 = 1_024;
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(7 * 86_400);
 
 impl DelayQueueBuilder {
-    pub(crate) fn new(url: String, topic: String) -> Self {
+    pub(crate) fn new(server: Server, topic: String) -> Self {
         Self {
-            url,
+            server,
             topic,
             namespace: "idempotent".to_owned(),
             settings: QueueSettings { slots: 1, visibility: Duration::from_secs(30), max_retries: 16 },
@@ -174,8 +177,18 @@ impl DelayQueueBuilder {
     }
 
     async fn servers(self) -> Result<QueueServers, StoreError> {
-        let url = RedisUrl::parse(&self.url)?;
-        let access = ClientFactory::new(&url, TlsSettings::read(None, None)?)?;
+        let (url, access) = match &self.server {
+            Server::Url(url) => {
+                let url = RedisUrl::parse(url.as_str())?;
+                let access = ClientFactory::new(&url, TlsSettings::read(None, None)?)?;
+                (url, access)
+            }
+            Server::Client(client) => {
+                let url = RedisUrl::of(client)?;
+                let access = ClientFactory::of(client, &url);
+                (url, access)
+            }
+        };
         let hub = Arc::new(NotificationHub::of_delays(ConsumedCache::new(None, Arc::new(SystemClock::new()))));
         let (timeouts, allow_eviction) = (self.timeouts, self.allow_eviction);
         let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
@@ -240,9 +253,8 @@ pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
 
 impl fmt::Debug for DelayQueueBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = idempotent_core::__private::url::masked(&self.url);
         f.debug_struct("DelayQueueBuilder")
-            .field("url", &url)
+            .field("server", &self.server)
             .field("topic", &self.topic)
             .field("settings", &self.settings)
             .finish_non_exhaustive()

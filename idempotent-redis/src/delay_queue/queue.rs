@@ -7,7 +7,7 @@ use std::time::Duration;
 use idempotent_mq::{Cancelled, DelayError};
 use redis::Value;
 
-use super::builder::DelayQueueBuilder;
+use super::builder::{DelayQueueBuilder, Server};
 use super::counts::DelayCounts;
 use super::layout::TopicLayout;
 use super::message::check_length;
@@ -111,13 +111,13 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// Dropping the future has no effect on the servers.
-    pub async fn connect(url: impl Into<String>, topic: impl Into<String>) -> Result<Self, DelayError> {
-        Self::builder(url, topic).connect().await
+    pub async fn connect(server: impl Into<Server>, topic: impl Into<String>) -> Result<Self, DelayError> {
+        Self::builder(server, topic).connect().await
     }
 
     /// Returns a builder for further configuration.
-    pub fn builder(url: impl Into<String>, topic: impl Into<String>) -> DelayQueueBuilder {
-        DelayQueueBuilder::new(url.into(), topic.into())
+    pub fn builder(server: impl Into<Server>, topic: impl Into<String>) -> DelayQueueBuilder {
+        DelayQueueBuilder::new(server.into(), topic.into())
     }
 
     pub(crate) fn new(servers: Arc<QueueServers>, topic: &str, settings: QueueSettings) -> Result<Self, DelayError> {

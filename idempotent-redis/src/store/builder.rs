@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use idempotent_core::{Clock, StoreError, SystemClock};
+use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
 
 use crate::RedisStore;
 use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
@@ -32,6 +32,7 @@ type ScriptEdit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 #[must_use]
 pub struct RedisStoreBuilder {
     url: String,
+    own: Option<redis::Client>,
     cache: Option<CacheOptions>,
     clock: Arc<dyn Clock>,
     timeouts: ConnectionTimeouts,
@@ -52,6 +53,7 @@ impl RedisStoreBuilder {
         let timeouts = ConnectionTimeouts { connect: Duration::from_secs(2), response: Duration::from_secs(2) };
         Self {
             url,
+            own: None,
             cache: Some(CacheOptions::default()),
             clock: Arc::new(SystemClock::new()),
             timeouts,
@@ -66,6 +68,10 @@ impl RedisStoreBuilder {
             ca: None,
             client: None,
         }
+    }
+
+    pub(crate) fn on_client(client: redis::Client) -> Self {
+        Self { own: Some(client), ..Self::new(String::new()) }
     }
 
     /// Sets how many consumed keys this process caches, so that their duplicates cost no command. `None` disables the
@@ -201,8 +207,23 @@ impl RedisStoreBuilder {
     /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
     pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
         let reopen = self.clone();
-        let url = RedisUrl::parse(&self.url)?;
-        let access = ClientFactory::new(&url, TlsSettings::read(self.ca.take(), self.client.take())?)?;
+        let tls = TlsSettings::read(self.ca.take(), self.client.take())?;
+        let (url, access) = match &self.own {
+            Some(_) if !tls.is_empty() => {
+                let why = "certificates are given beside a client; create the client with them";
+                return Err(StoreError::new(StoreErrorKind::Schema).because(why));
+            }
+            Some(own) => {
+                let url = RedisUrl::of(own)?;
+                let access = ClientFactory::of(own, &url);
+                (url, access)
+            }
+            None => {
+                let url = RedisUrl::parse(&self.url)?;
+                let access = ClientFactory::new(&url, tls)?;
+                (url, access)
+            }
+        };
         let checks = self.checks(&url.location, &access);
         let counters = Arc::new(Counters::default());
         let hub = Arc::new(NotificationHub::new(ConsumedCache::new(self.cache, self.clock.clone())));

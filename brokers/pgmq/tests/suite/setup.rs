@@ -1,7 +1,7 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use idempotent_harness::servers::PostgresServer;
-use idempotent_mq::{DeadLetters, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_pgmq::{PgmqDeadLetters, PgmqSource, PgmqSourceBuilder};
+use idempotent_mq::{DeadLetters, OutboundMessage, Publish, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_pgmq::{PgmqDeadLetters, PgmqPublisher, PgmqSource, PgmqSourceBuilder, Server};
 
 use crate::world::{Database, World, ms, one, pgmq_url, settle, until};
 
@@ -34,6 +34,17 @@ async fn what_does_not_exist_is_named_with_its_remedy_and_created_on_request() {
     let longest = existing(&world).visibility_timeout(ms(12 * 3_600_000)).poll(ms(60_000));
     longest.dead_letters("buried").declare().connect().await.unwrap();
     assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 3);
+}
+
+#[tokio::test]
+async fn the_options_of_a_pool_connect_a_source_a_publisher_and_the_dead_letters() {
+    let world = World::new().await;
+    let own = || Server::on_client(world.client.connect_options().as_ref().clone());
+    let mut source = PgmqSource::builder(own(), "orders").declare().connect().await.unwrap();
+    let message = OutboundMessage::new("orders", "m-1", "body");
+    PgmqPublisher::new(own()).publish(&[message]).await.pop().unwrap().unwrap();
+    assert_eq!(one(&mut source).await.0.body, b"body");
+    assert_eq!(PgmqDeadLetters::new(own(), "orders").count().await.unwrap(), 0);
 }
 
 #[tokio::test]

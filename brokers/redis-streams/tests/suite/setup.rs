@@ -1,7 +1,7 @@
 //! Errors when a source connects or reads.
 use idempotent_harness::servers::RedisServer;
-use idempotent_mq::{Source, SourceErrorKind};
-use idempotent_redis_streams::{StartPosition, StreamsSource};
+use idempotent_mq::{OutboundMessage, Publish, Redrive, Source, SourceErrorKind};
+use idempotent_redis_streams::{Server, StartPosition, StreamsDeadLetters, StreamsPublisher, StreamsSource};
 
 use crate::world::{World, ms, one};
 
@@ -40,6 +40,21 @@ async fn a_setting_out_of_range_is_refused_with_its_rule() {
     assert_eq!(builder("text", "billing").connect().await.unwrap_err().kind(), SourceErrorKind::Fatal);
     let other = StreamsSource::builder("http://somewhere", "orders", "billing").connect().await.unwrap_err();
     assert_eq!(other.kind(), SourceErrorKind::Fatal);
+}
+
+#[tokio::test]
+async fn a_client_of_the_service_connects_a_source_a_publisher_and_the_dead_letters() {
+    let server = RedisServer::builder().password("hunter2").start();
+    let client = redis::Client::open(format!("redis://:hunter2@{}/2", server.address())).unwrap();
+    let own = || Server::on_client(client.clone());
+    let builder = StreamsSource::builder(own(), "orders", "billing").declare(StartPosition::Beginning);
+    let mut source = builder.connect().await.unwrap();
+    let message = OutboundMessage::new("orders", "m-1", "body");
+    StreamsPublisher::new(own()).unwrap().publish(&[message]).await.pop().unwrap().unwrap();
+    assert_eq!(one(&mut source).await.0.body, b"body");
+    let redriven = Redrive::new().run(&mut StreamsDeadLetters::new(own(), "orders").unwrap()).await;
+    assert!(redriven.failed.is_none(), "{redriven:?}");
+    assert!(!format!("{:?}", own()).contains("hunter2"));
 }
 
 #[tokio::test]

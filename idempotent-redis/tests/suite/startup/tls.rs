@@ -17,6 +17,21 @@ async fn a_tls_server_is_verified_with_the_given_authority() {
 }
 
 #[tokio::test]
+async fn a_client_of_the_service_connects_a_store_and_a_delay_queue_with_its_authority_and_password() {
+    let server = RedisServer::builder().password("hunter2").tls().start();
+    let ca = std::fs::read(server.certificates().ca()).unwrap();
+    let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(ca.clone()) };
+    let client = redis::Client::build_with_tls(format!("{}/2", server.url()), certificates).unwrap();
+    let store = RedisStore::on_client(client.clone()).connect().await.unwrap();
+    cycle(&store, "own").await.unwrap();
+    assert!(server.info("db2").contains("keys="));
+    let queue = idempotent_mq::Server::on_client(client.clone());
+    idempotent_redis::DelayQueue::connect(queue, "orders").await.unwrap();
+    let twice = RedisStore::on_client(client).ca_pem(ca).connect().await;
+    said(twice, Schema, &["certificates are given beside a client"]);
+}
+
+#[tokio::test]
 async fn a_required_client_certificate_is_sent_or_requested_in_the_error() {
     let server = RedisServer::builder().mutual_tls().start();
     let files = server.certificates();

@@ -211,7 +211,7 @@ impl RabbitServer {
     ///
     /// # Panics
     /// If the server does not listen, e.g. because it does so already.
-    pub fn listen_by_tls(&self) -> String {
+    pub fn listen_by_tls(&self) -> (String, Certificates) {
         let certificates = or_panic(Certificates::make(self.folder.path()));
         let [certificate, key] = [certificates.server_certificate(), certificates.server_key()];
         let port = self.ports.tls;
@@ -219,7 +219,7 @@ impl RabbitServer {
             "rabbit_networking:ensure_ssl(), ok = rabbit_networking:start_ssl_listener({{\"127.0.0.1\", {port}}}, \
              [{{certfile, {certificate:?}}}, {{keyfile, {key:?}}}], 1), \"done\"."
         ));
-        format!("127.0.0.1:{port}")
+        (format!("127.0.0.1:{port}"), certificates)
     }
 
     /// Cuts every connection from the server's side.

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy, Timestamp};
 use idempotent_harness::servers::{CLOSED, HTTP, REDIS, SILENT, stranger};
-use idempotent_mq::{DeadLetter, OutboundMessage, Received, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_rabbitmq::{Queue, RabbitPublisher, RabbitSource};
+use idempotent_mq::{
+    DeadLetter, DeadLetters, OutboundMessage, Received, Settlement, Source, SourceError, SourceErrorKind,
+};
+use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource, Server};
+use lapin::ConnectionProperties;
 use lapin::options::QueueDeclareOptions;
+use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable};
+use lapin::uri::AMQPUri;
 
 use crate::broker::world::{Log, Process, SERVER, World, again, executor, ms, until, within};
 
@@ -47,7 +52,7 @@ async fn a_broker_that_cannot_be_reached_or_refuses_the_user_is_named_with_cause
     SERVER.eval(
         "ok = rabbit_auth_backend_internal:add_user(<<\"stranger\">>, <<\"hush-hush\">>, <<\"a test\">>), \"done\".",
     );
-    let (plain, by_tls) = (SERVER.address(), SERVER.listen_by_tls());
+    let (plain, (by_tls, certificates)) = (SERVER.address(), SERVER.listen_by_tls());
     let [http, redis, closed, silent] = [HTTP, REDIS, CLOSED, SILENT].map(stranger);
     let url =
         |user: &str, password: &str, address: &str, vhost: &str| format!("amqp://{user}:{password}@{address}/{vhost}");
@@ -91,6 +96,22 @@ async fn a_broker_that_cannot_be_reached_or_refuses_the_user_is_named_with_cause
         }
     }))
     .await;
+    let authority = std::fs::read_to_string(certificates.ca()).unwrap();
+    accepts_other_clients(if cfg!(feature = "tls") { &by_tls } else { &plain }, authority).await;
+}
+
+/// Connects by the URI, the properties and the authority of other clients.
+async fn accepts_other_clients(address: &str, authority: String) {
+    let scheme = if cfg!(feature = "tls") { "amqps" } else { "amqp" };
+    let uri: AMQPUri = format!("{scheme}://guest:guest@{address}/%2f").parse().unwrap();
+    let tls = OwnedTLSConfig { identity: None, cert_chain: Some(authority) };
+    let own = || Server::on_client((uri.clone(), ConnectionProperties::default(), tls.clone()));
+    let mut source = RabbitSource::connect(own(), Queue::classic("connecting")).await.unwrap();
+    let publisher = RabbitPublisher::builder(own()).build().unwrap();
+    publisher.publish(&OutboundMessage::new("connecting", "m", "{}")).await.unwrap();
+    assert!(matches!(source.receive(1).await.unwrap(), Received::Deliveries(held) if held.len() == 1));
+    let letters = RabbitDeadLetters::new(own(), "connecting").unwrap().count().await.unwrap();
+    assert!(letters == 0 && !format!("{:?} {source:?}", own()).contains("guest"), "{source:?}");
 }
 
 #[tokio::test]
