@@ -19,6 +19,7 @@ guides! {
     consumers = "consumers.md",
     brokers = "brokers.md",
     payments = "payments.md",
+    http = "http.md",
     actix_web = "actix-web.md",
     grpc = "grpc.md",
     steps = "steps.md",
@@ -48,8 +49,8 @@ guides! {
 }
 
 #[doc = include_str!("docs/links.md")]
-#[cfg_attr(not(doctest), doc = include_str!("../guides/http.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../guides/http-reference.md"))]
 #[doc = "\n```yaml"]
 #[cfg_attr(not(doctest), doc = include_str!("../guides/openapi.yaml"))]
 #[doc = "```"]
-pub mod http {}
+pub mod http_reference {}

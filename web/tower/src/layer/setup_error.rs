@@ -61,12 +61,12 @@ pub(crate) fn unused_setters(scene: &KeySource, called: &[&'static str], rules: 
         (KeySource::Token { .. }, "namespace") => Some("tokens use the namespace of their executor; set it there"),
         (KeySource::Token { .. }, "fail_open") => Some("tokens cannot be verified without the store; remove the call"),
         (KeySource::Token { .. }, "window") => Some("responses are retained for ttl(); set that instead"),
-        (KeySource::Param, "key" | "key_from") => Some("a layer by params() reads no key; use new() for keys"),
+        (KeySource::Param, "key" | "key_from") => Some("a layer of by_param() reads no key; use new() for keys"),
         (KeySource::Param, "required") => Some("every request has a payload; use skip() to pass requests through"),
         (KeySource::Param, "ttl") => Some("responses are retained for window(); set that instead"),
-        (KeySource::Param, "token_header") => Some("a layer by params() reads no token; use tokens() for tokens"),
+        (KeySource::Param, "token_header") => Some("a layer of by_param() reads no token; use by_token() for tokens"),
         (KeySource::Key { .. }, "token_header") => {
-            Some("set the header of the key with KeyRules::header(); use tokens() for tokens")
+            Some("set the header of the key with KeyRules::header(); use by_token() for tokens")
         }
         (KeySource::Key { .. }, "ttl") if is_set("window") => Some("window() replaces it; set one of them"),
         (_, "scope") if is_set("route") => Some("route() gives each route its own scope; set one of them"),

@@ -63,7 +63,7 @@ impl PayloadCheck {
     /// path and query.
     ///
     /// If the function returns `None`, only method, path and query count. Such a request differs from each request for
-    /// which the function returns a fingerprint. A layer without keys ([`params`](crate::IdempotencyLayer::by_param))
+    /// which the function returns a fingerprint. A layer without keys ([`by_param`](crate::IdempotencyLayer::by_param))
     /// rejects such a request with 400, because nothing distinguishes it from others.
     pub fn by(fingerprint: impl Fn(&Parts, &Bytes) -> Option<Fingerprint> + Send + Sync + 'static) -> Self {
         Self(CheckKind::By(Arc::new(fingerprint)))

@@ -111,7 +111,7 @@ async fn accepts_other_clients(address: &str, authority: String) {
     publisher.publish(&OutboundMessage::new("connecting", "m", "{}")).await.unwrap();
     assert!(matches!(source.receive(1).await.unwrap(), Received::Deliveries(held) if held.len() == 1));
     let letters = RabbitDeadLetters::new(own(), "connecting").unwrap().count().await.unwrap();
-    assert!(letters == 0 && !format!("{:?} {source:?}", own()).contains("guest"), "{source:?}");
+    assert!(letters == 0 && !format!("{:?}", own()).contains("guest"));
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn check_names_setters_without_effect_for_params() {
         ("key", "new()", key),
         ("key_from", "new()", key_from),
         ("required", "skip", |layer| layer.required(false)),
-        ("token_header", "tokens()", token_header),
+        ("token_header", "by_token()", token_header),
         ("ttl", "window", |layer| layer.ttl(secs(60))),
     ];
     do_nothing(&world, &layer, &setters).await;
