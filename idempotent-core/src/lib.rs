@@ -103,7 +103,7 @@ pub mod __private {
     pub use std::time::Duration;
     pub use std::vec::Vec;
 
-    pub use crate::units::start_of;
+    pub use crate::units::{HumaneSize, HumaneTime, start_of};
 
     pub use crate::alert::send_guarded;
     pub use crate::context::capture_delivery;

@@ -8,10 +8,12 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 pub(crate) const FOREVER: Duration = Duration::MAX;
 
 /// A duration written as `"30s"`, `"1h 30m"` or `"forever"`.
-pub(crate) struct HumaneTime(Duration);
+#[derive(Clone, Copy, Debug)]
+pub struct HumaneTime(Duration);
 
 /// A size written as `"1MiB"` or as a number of bytes.
-pub(crate) struct HumaneSize(u64);
+#[derive(Clone, Copy, Debug)]
+pub struct HumaneSize(u64);
 
 impl From<HumaneTime> for Duration {
     fn from(time: HumaneTime) -> Self {

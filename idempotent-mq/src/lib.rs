@@ -104,8 +104,8 @@ mod time;
 
 pub use self::connection_url::{ConnectionUrl, Server, ServerUrl, UrlError, UrlForm, UrlParameter};
 pub use self::consumer::{
-    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
-    StartedDelivery,
+    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, ConsumerSettings, DeliveryObserver,
+    SettledDelivery, StartedDelivery,
 };
 pub use self::dead_letters::{ContentIds, DeadLetters, LetterId, StoredLetter};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};

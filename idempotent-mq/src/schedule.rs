@@ -1,8 +1,10 @@
 //! Retry delays of failed messages.
 use std::time::Duration;
 
+use idempotent_core::__private::HumaneTime;
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::Redelivery;
+use serde::Deserialize;
 
 /// The retry delays after the first failed attempt, the second one, and so on. Deferrals are not attempts.
 ///
@@ -16,7 +18,11 @@ use idempotent_core::Redelivery;
 /// assert_eq!(schedule.after(16, 0), Duration::from_secs(2 * 3600));
 /// assert_eq!(schedule.redelivery(16).budget(), Duration::from_secs(17_140)); // 4 h 45 min 40 s
 /// ```
-#[derive(Clone, Debug)]
+///
+/// In a configuration file, a schedule has `first` and `most`, or the list `delays`, and optionally `jitter`. Durations are written as
+/// `"30s"` or `"1h 30m"`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "WrittenSchedule")]
 #[must_use]
 pub struct Schedule {
     steps: ScheduleSteps,
@@ -27,6 +33,31 @@ pub struct Schedule {
 enum ScheduleSteps {
     Exponential { first: Duration, most: Duration },
     List(Vec<Duration>),
+}
+
+/// A schedule in a configuration file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSchedule {
+    first: Option<HumaneTime>,
+    most: Option<HumaneTime>,
+    delays: Option<Vec<HumaneTime>>,
+    #[serde(default)]
+    jitter: u8,
+}
+
+impl TryFrom<WrittenSchedule> for Schedule {
+    type Error = String;
+
+    fn try_from(written: WrittenSchedule) -> Result<Self, String> {
+        let schedule = match (written.first, written.most, written.delays) {
+            (Some(first), Some(most), None) => Self::exponential(first.into(), most.into()),
+            (None, None, Some(delays)) => Self::list(delays.into_iter().map(Into::into)),
+            _ => return Err("a schedule has either `first` and `most`, or `delays`".to_owned()),
+        };
+        let schedule = schedule.jitter(written.jitter);
+        schedule.check().map(|()| schedule)
+    }
 }
 
 /// The 18 delay levels of RocketMQ, in seconds.
@@ -110,6 +141,27 @@ mod tests {
 
     const fn secs(n: u64) -> Duration {
         Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_schedule_is_read_from_configuration_and_checked() {
+        let read = |text: &str| serde_json::from_str::<Schedule>(text);
+        let doubling = read(r#"{ "first": "2s", "most": "1m", "jitter": 0 }"#).unwrap();
+        assert_eq!([1, 2, 9].map(|attempt| doubling.after(attempt, 0)), [2, 4, 60].map(secs));
+        let listed = read(r#"{ "delays": ["10s", "1m 30s"], "jitter": 50 }"#).unwrap();
+        assert_eq!([1, 3].map(|attempt| listed.after(attempt, 0)), [5, 45].map(secs));
+        for (text, part) in [
+            (r#"{ "first": "2s" }"#, "either `first` and `most`, or `delays`"),
+            (r#"{ "first": "2s", "most": "1m", "delays": [] }"#, "either `first` and `most`, or `delays`"),
+            (r#"{ "first": "2m", "most": "1m" }"#, "the schedule begins with 120s"),
+            (r#"{ "delays": [] }"#, "empty list"),
+            (r#"{ "delays": ["1s"], "jitter": 101 }"#, "0 … 100 %"),
+            (r#"{ "delays": ["1"] }"#, "no unit"),
+            (r#"{ "delay": ["1s"] }"#, "unknown field `delay`"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 
     #[test]

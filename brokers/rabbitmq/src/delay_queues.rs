@@ -293,6 +293,7 @@ mod tests {
         let to_queue = DelayTopology::quorum().path(delay, &Route::queue("orders"));
         let to_exchange = DelayTopology::plugin().path(delay, &Route::exchange("payments", "paid"));
         assert_eq!([to_queue.is_to_queue(), to_exchange.is_to_queue()], [true, false]);
+        assert_eq!([to_queue.destination(), to_exchange.destination()], ["queue orders", "exchange payments"]);
         assert_eq!([to_queue.exit(), to_exchange.exit()], [format!("{BASE}.deliver"), to_exchange.entry()]);
         // Levels of 200 and 100 ms, and a key of 6 bytes.
         assert_eq!([to_queue.added_bytes(), to_exchange.added_bytes()], [600 + 2 * 206, 600]);

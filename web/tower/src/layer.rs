@@ -4,6 +4,7 @@ mod handle;
 mod local;
 mod reply;
 mod service;
+mod settings;
 mod setup_error;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ use tower_layer::Layer;
 use self::config::{KeyScope, KeySource, LayerConfig};
 pub use self::local::{LocalLayer, RouteTemplate};
 pub use self::service::{IdempotencyService, ResponseFuture};
+pub use self::settings::LayerSettings;
 pub use self::setup_error::SetupError;
 use crate::problem::docs_header;
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};

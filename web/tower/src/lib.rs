@@ -26,7 +26,7 @@ pub use self::accept_language::{AcceptLanguageLayer, AcceptLanguageService};
 pub use self::attempt::RequestAttempt;
 #[cfg(feature = "axum")]
 pub use self::axum::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};
-pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture, SetupError};
+pub use self::layer::{IdempotencyLayer, IdempotencyService, LayerSettings, ResponseFuture, SetupError};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::request::body::RequestBody;
 pub use self::request::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, KeySyntax};
