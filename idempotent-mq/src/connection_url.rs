@@ -215,12 +215,12 @@ impl fmt::Debug for ServerUrl {
 
 /// The server of a broker and how to connect to it: a URL, or what the service's own clients connect with.
 ///
-/// Each adapter has an alias for the type of its client library, and takes it wherever it takes a URL.
+/// An adapter that accepts a client has an alias with the type of its client library, and takes it wherever it takes a URL.
 #[derive(Clone)]
 pub enum Server<C> {
     /// The URL.
     Url(ServerUrl),
-    /// What the client library opens connections with: TLS, users and names.
+    /// A value from which the client library opens connections, with TLS, users and names.
     Client(C),
 }
 
