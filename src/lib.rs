@@ -241,7 +241,8 @@ pub mod delay {
 pub mod delay_queue {
     pub use idempotent_redis::{
         CommitAndReceive, DelayCounts, DelayDeadLetters, DelayDelivery, DelayMessage, DelayProducer, DelayQueue,
-        DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
+        DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, Server,
+        SettleResult,
     };
 }
 

@@ -238,6 +238,12 @@ impl<C, S: Into<String>> From<S> for Server<C> {
     }
 }
 
+impl<C> From<ServerUrl> for Server<C> {
+    fn from(url: ServerUrl) -> Self {
+        Self::Url(url)
+    }
+}
+
 /// Shows no secret and no setting of a client.
 impl<C> fmt::Debug for Server<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

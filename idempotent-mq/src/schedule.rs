@@ -19,8 +19,8 @@ use serde::Deserialize;
 /// assert_eq!(schedule.redelivery(16).budget(), Duration::from_secs(17_140)); // 4 h 45 min 40 s
 /// ```
 ///
-/// In a configuration file, a schedule has `first` and `most`, or the list `delays`, and optionally `jitter`. Durations are written as
-/// `"30s"` or `"1h 30m"`.
+/// In a configuration file, a schedule has `first` and `most`, or the list `delays`, and optionally `jitter`, by default 0. Durations
+/// are written as `"30s"` or `"1h 30m"`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "WrittenSchedule")]
 #[must_use]

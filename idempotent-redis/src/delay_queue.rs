@@ -23,7 +23,7 @@ mod settler;
 mod slot_calls;
 mod source;
 
-pub use self::builder::DelayQueueBuilder;
+pub use self::builder::{DelayQueueBuilder, Server};
 pub use self::counts::DelayCounts;
 pub use self::dead_letters::DelayDeadLetters;
 pub use self::message::{DelayMessage, SendReceipt};

@@ -23,7 +23,8 @@ pub use self::connection::url::InvalidUrl;
 #[cfg(feature = "delay-queue")]
 pub use self::delay_queue::{
     CommitAndReceive, DelayCounts, DelayDeadLetters, DelayDelivery, DelayMessage, DelayProducer, DelayQueue,
-    DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
+    DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, Server,
+    SettleResult,
 };
 pub use self::durability::{Durability, RedisCounts};
 pub use self::store::RedisStore;

@@ -33,8 +33,8 @@ pub const URL_FORM: UrlForm = UrlForm {
 
 /// The brokers: a URL of [this form](URL_FORM), or the configuration of the service's own clients.
 ///
-/// The adapter sets the properties on which it relies, such as `enable.auto.commit`. A configuration that sets one of them, or a
-/// group, is an error of connecting that names the property. The other properties stay.
+/// The adapter sets the properties on which it relies, such as `enable.auto.commit`, `acks` and `linger.ms`. A configuration that sets
+/// one of them is an error of connecting that names the property. All other properties stay.
 pub type Server = idempotent_mq::Server<ClientConfig>;
 
 /// The properties that the adapter sets if the service does not. A request may take 10 s.
@@ -52,16 +52,24 @@ const HOSTS: &str = "bootstrap.servers";
 /// The property for the maximum size of a produced message: its record key, value and headers.
 const SIZE: &str = "message.max.bytes";
 
-/// The properties that the adapter sets. Other values would lose messages.
-const RESERVED: [&str; 11] = [
+/// The properties that the adapter sets, with their aliases. Other values would lose messages, or change their partitions.
+const RESERVED: [&str; 19] = [
+    "acks",
     "auto.offset.reset",
     "bootstrap.servers",
+    "delivery.timeout.ms",
     "enable.auto.commit",
     "enable.auto.offset.store",
     "enable.partition.eof",
     "group.id",
     "group.instance.id",
+    "heartbeat.interval.ms",
+    "linger.ms",
+    "message.timeout.ms",
     "metadata.broker.list",
+    "partition.assignment.strategy",
+    "partitioner",
+    "queue.buffering.max.ms",
     "request.required.acks",
     "session.timeout.ms",
     "transactional.id",
@@ -99,7 +107,7 @@ fn checked(config: &ClientConfig) -> Result<ClientConfig, SourceError> {
 
 /// Returns the rule about a property of the adapter.
 fn not_yours(name: &str) -> String {
-    format!("the property `{name}` cannot be set; use the methods of the builder")
+    format!("the property `{name}` cannot be set, because the adapter sets it; remove it")
 }
 
 fn of_url(server: &ServerUrl) -> Result<ClientConfig, SourceError> {
@@ -216,7 +224,8 @@ mod tests {
 
     #[test]
     fn properties_of_the_adapter_cannot_be_set() {
-        for name in RESERVED {
+        // A parameter of a URL without a point is no property.
+        for name in RESERVED.into_iter().filter(|name| name.contains('.')) {
             let error = client(&format!("kafka://a?{name}=1").into()).unwrap_err();
             assert!(error.to_string().contains(&format!("`{name}` cannot be set")), "{error}");
         }

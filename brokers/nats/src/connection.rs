@@ -6,7 +6,7 @@ use async_nats::{Client, Event};
 use idempotent_mq::SourceError;
 use tokio::sync::watch;
 
-use crate::error::{connect_failure, fatal};
+use crate::error::{connect_failure, fatal, transient};
 use crate::options::{self, Server};
 
 /// A connection to NATS.
@@ -40,6 +40,10 @@ impl Connection {
             let _ = ring::default_provider().install_default();
         }
         let client = connect.connect(addresses).await.map_err(|error| connect_failure(&hosts, error))?;
+        if client.connection_state() != State::Connected {
+            let text = "there is no connection yet; leave out `retry_on_initial_connect`, or try again";
+            return Err(transient(&format!("connecting to {hosts}"), std::io::Error::other(text)));
+        }
         let version = client.server_info().version;
         if is_too_old(&version) {
             return Err(fatal(

@@ -30,7 +30,8 @@ pub const URL_FORM: UrlForm = UrlForm {
 /// The servers: a URL of [this form](URL_FORM), or the options of the service's own clients with the addresses.
 ///
 /// Each source, publisher and handle opens a connection of its own, because a message that the client cannot represent ends the
-/// connection. It sets the callback for events, the interval of pings, and the time limits of connecting and of requests.
+/// connection. It sets the callback for events, the interval of pings, the time limits of connecting and of requests, and reconnects
+/// without a limit. The options must not contain `retry_on_initial_connect`: opening fails without a connection.
 pub type Server = idempotent_mq::Server<(ConnectOptions, Vec<ServerAddr>)>;
 
 /// The maximum time of a request. Calls that take longer are errors, and are repeated.
@@ -77,7 +78,9 @@ pub(crate) async fn client(server: &Server) -> Result<(ConnectOptions, Vec<Serve
         }
         Server::Client(client) => client.clone(),
     };
-    let options = options.connection_timeout(REQUEST).request_timeout(Some(REQUEST)).ping_interval(PING);
+    // A client that gives up would end a publisher or a bucket for good.
+    let options =
+        options.connection_timeout(REQUEST).request_timeout(Some(REQUEST)).ping_interval(PING).max_reconnects(None);
     Ok((options, addresses))
 }
 

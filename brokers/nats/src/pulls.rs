@@ -265,13 +265,14 @@ mod tests {
             stream::Config { name: "ORDERS".into(), subjects: vec!["orders".into()], ..stream::Config::default() };
         let stream = connection.jetstream.create_stream(config).await.unwrap();
         let consumer = stream.create_consumer(pull::Config::default()).await.unwrap();
-        for _ in 0..4 {
-            connection.jetstream.publish("orders", "".into()).await.unwrap().await.unwrap();
-        }
         let mut pulls = Pulls::new(connection, consumer).await.unwrap();
-        pulls.request(4).await.unwrap();
-        // The answer follows the messages over the same connection.
-        while pulls.consumer.info().await.unwrap().num_pending > 0 {}
+        pulls.requested = 4;
+        let client = pulls.connection.client.clone();
+        for _ in 0..4 {
+            client.publish(pulls.inbox.clone(), "".into()).await.unwrap();
+        }
+        // The server answers after it has sent the messages over the same connection.
+        client.request("nobody", "".into()).await.unwrap_err();
         let taken = pulls.next(3).await.unwrap().len();
         assert_eq!((taken, pulls.arrived.len(), pulls.requested), (3, 0, 1));
     }

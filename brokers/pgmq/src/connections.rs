@@ -34,7 +34,9 @@ impl Connections {
     pub(crate) fn new(server: &Server) -> Result<Self, SourceError> {
         let (options, connections) = options::client(server)?;
         let permits = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
-        Ok(Self { options: options.application_name("idempotent"), permits, idle: Mutex::default() })
+        let is_named = options.get_application_name().is_some();
+        let options = if is_named { options } else { options.application_name("idempotent") };
+        Ok(Self { options, permits, idle: Mutex::default() })
     }
 
     /// Runs a statement in a transaction of its own, and returns its rows.

@@ -48,3 +48,5 @@ pub use self::options::{Server, URL_FORM};
 pub use self::publisher::PgmqPublisher;
 pub use self::source::PgmqSource;
 pub use self::transaction::PgmqMessage;
+/// The client library, whose `PgConnectOptions` a [`Server`] takes.
+pub use sqlx;

@@ -65,3 +65,5 @@ pub use self::route::Route;
 pub use self::settler::RabbitTag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
 pub use self::topology::{Exchange, Topology};
+/// The client library, whose types a [`Server`] takes.
+pub use lapin;

@@ -95,6 +95,7 @@ impl BrokerUrl {
         // restored.
         let (uri, tls, runtime) = (self.uri.clone(), self.tls.clone(), default_runtime()?);
         let properties = self.properties.clone().with_connection_name(name.into());
+        let properties = properties.configure_backoff(|backoff| backoff.with_max_times(0));
         let connecting = Connection::connect_uri_with_config(uri, properties, tls, runtime);
         match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected,

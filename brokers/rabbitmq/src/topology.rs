@@ -8,7 +8,7 @@ use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 pub use self::exchange::Exchange;
 use crate::error::{answered, failure, is_not_found, unconnected};
 use crate::field_value::{FieldValue, Fields, field_table};
-use crate::options::BrokerUrl;
+use crate::options::{BrokerUrl, Server};
 use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
 
@@ -109,8 +109,7 @@ impl Topology {
         self
     }
 
-    /// Declares the exchanges, then the queues, then the bindings, in a single attempt. The URL has the same form as
-    /// for [`RabbitSource::builder`](crate::RabbitSource::builder).
+    /// Declares the exchanges, then the queues, then the bindings, in a single attempt.
     ///
     /// # Errors
     /// [`Fatal`](SourceErrorKind::Fatal): the URL or a name is invalid, a permission is missing, an exchange or queue
@@ -119,8 +118,8 @@ impl Topology {
     ///
     /// # Cancellation
     /// Some of the topology may be declared.
-    pub async fn declare(&self, url: &str) -> Result<(), SourceError> {
-        let url = BrokerUrl::parse(url).and_then(|url| self.check().map(|()| url)).map_err(invalid)?;
+    pub async fn declare(&self, server: impl Into<Server>) -> Result<(), SourceError> {
+        let url = BrokerUrl::of(server.into()).and_then(|url| self.check().map(|()| url)).map_err(invalid)?;
         let connect = async {
             let connection = url.connect("idempotent: topology").await?;
             let channel = connection.create_channel().await?;

@@ -2,9 +2,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_mq::{SourceError, UrlForm, UrlParameter};
+use idempotent_mq::{SourceError, UrlForm};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, ScriptInvocation, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, RedisError, ScriptInvocation, Value};
 use tokio::sync::Mutex;
 
 use crate::error::{ends_connection, failure, silent, unconnected};
@@ -20,10 +20,11 @@ pub const URL_FORM: UrlForm = UrlForm {
     schemes: &["redis", "rediss", "valkey", "valkeys"],
     tls: Some("rediss"),
     form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]",
-    parameters: &[UrlParameter::new("protocol", "NAME", "`resp2` (the default) or `resp3`")],
+    parameters: &[],
 };
 
-/// The server: a URL of [this form](URL_FORM), or the service's own client, with its TLS, user, database and socket.
+/// The server: a URL of [this form](URL_FORM), or the service's own client, with its TLS, user, database and socket. The adapter opens
+/// connections of its own, which use RESP2.
 pub type Server = idempotent_mq::Server<Client>;
 
 /// Returns a client, which connects later.
@@ -31,10 +32,14 @@ pub type Server = idempotent_mq::Server<Client>;
 /// # Errors
 /// `Fatal`: the URL is invalid, or needs a feature that is off.
 pub(crate) fn client(server: Server) -> Result<Client, SourceError> {
-    match server {
-        Server::Url(url) => of_url(url.as_str()),
-        Server::Client(client) => Ok(client),
-    }
+    let client = match server {
+        Server::Url(url) => of_url(url.as_str())?,
+        Server::Client(client) => client,
+    };
+    let info = client.get_connection_info().clone();
+    // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
+    let settings = info.redis_settings().clone().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP2);
+    Client::open(info.set_redis_settings(settings)).map_err(|error| failure("configuring the client", error))
 }
 
 fn of_url(url: &str) -> Result<Client, SourceError> {
@@ -42,14 +47,7 @@ fn of_url(url: &str) -> Result<Client, SourceError> {
     if !is_socket {
         URL_FORM.parse(url)?;
     }
-    connected_later(url).map_err(|error| failure("parsing the URL", error))
-}
-
-fn connected_later(url: &str) -> Result<Client, RedisError> {
-    let info = url.into_connection_info()?;
-    // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_redis_settings(settings))
+    Client::open(url).map_err(|error| failure("parsing the URL", error))
 }
 
 pub(crate) struct Connection {
@@ -208,8 +206,8 @@ mod tests {
 
     #[test]
     fn parameters_of_a_url_are_checked_and_a_socket_has_none() {
-        let error = of_url("redis://localhost?protokol=resp3").unwrap_err().to_string();
-        assert!(error.contains("protokol") && error.contains("`protocol`"), "{error}");
+        let error = of_url("redis://localhost?protocol=resp3").unwrap_err().to_string();
+        assert!(error.contains("unknown parameter `protocol`"), "{error}");
         assert!(of_url("redis+unix:/run/redis.sock").is_ok());
     }
 

@@ -45,3 +45,5 @@ pub use self::options::{StartPosition, TrimPolicy};
 pub use self::publisher::StreamsPublisher;
 pub use self::settler::StreamsTag;
 pub use self::source::StreamsSource;
+/// The client library, whose `Client` a [`Server`] takes.
+pub use redis;

@@ -73,7 +73,7 @@ pub struct StreamsPublisher {
 }
 
 impl StreamsPublisher {
-    /// Creates a publisher, which connects on first use. `url` has the form `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Creates a publisher, which connects on first use.
     ///
     /// # Errors
     /// `Fatal` if the URL is invalid.

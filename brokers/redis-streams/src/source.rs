@@ -71,8 +71,7 @@ impl StreamsSource {
         Self::builder(server, stream, group).connect().await
     }
 
-    /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+    /// Returns a builder for a source that reads this stream as one consumer of this group.
     pub fn builder(
         server: impl Into<Server>,
         stream: impl Into<Arc<str>>,

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idempotent_core::{StoreError, StoreErrorKind};
-use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::connection::address::{Credentials, ServerAddress};
 use crate::connection::tls::TlsSettings;
@@ -19,8 +19,8 @@ struct ClientSettings {
     credentials: Credentials,
     db: u32,
     tls: Option<TlsSettings>,
-    /// The address and the certificates of the service's own client.
-    own: Option<ConnectionAddr>,
+    /// The address, the certificates and the settings of the service's own client.
+    own: Option<ConnectionInfo>,
 }
 
 impl ClientFactory {
@@ -48,7 +48,7 @@ impl ClientFactory {
 
     /// Creates a factory for the server of this client, whose URL is [`RedisUrl::of`] it.
     pub(crate) fn of(client: &redis::Client, url: &RedisUrl) -> Self {
-        let own = Some(client.get_connection_info().addr().clone());
+        let own = Some(client.get_connection_info().clone());
         Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls: None, own }))
     }
 
@@ -76,7 +76,8 @@ impl ClientFactory {
 
     fn make(&self, addr: ConnectionAddr) -> Result<redis::Client, CallFailure> {
         let ClientSettings { credentials, db, tls, own } = &*self.0;
-        let info = own.clone().unwrap_or(addr).into_connection_info().map_err(|e| CallFailure::from_settings(&e))?;
+        let info =
+            own.clone().map_or_else(|| addr.into_connection_info(), Ok).map_err(|e| CallFailure::from_settings(&e))?;
         // The handshake has no optional parts, because the server sees it before the password is accepted.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let mut settings = settings.set_db(i64::from(*db));
@@ -89,7 +90,10 @@ impl ClientFactory {
         let info = info.set_redis_settings(settings);
         match tls {
             Some(tls) => tls.client(info),
-            None => redis::Client::open(info),
+            None => {
+                crate::connection::tls::install_provider();
+                redis::Client::open(info)
+            }
         }
         .map_err(|e| CallFailure::from_settings(&e))
     }

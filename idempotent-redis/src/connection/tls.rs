@@ -58,13 +58,7 @@ impl TlsSettings {
 
     #[cfg(feature = "tls")]
     pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
-        use rustls::crypto::{CryptoProvider, ring};
-
-        // redis-rs uses the provider that is installed for the process. If several are compiled in and none is
-        // installed, rustls panics. If the program has installed one, this changes nothing.
-        if CryptoProvider::get_default().is_none() {
-            let _ = ring::default_provider().install_default();
-        }
+        install_provider();
         let client_tls = self.client.clone();
         let client_tls = client_tls.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
         redis::Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert: self.ca.clone() })
@@ -74,6 +68,15 @@ impl TlsSettings {
     #[cfg(not(feature = "tls"))]
     pub(crate) fn client(&self, info: redis::ConnectionInfo) -> redis::RedisResult<redis::Client> {
         redis::Client::open(info)
+    }
+}
+
+/// Selects the cryptography of rustls, unless the program has selected one. redis-rs uses the one that is installed for the process. If
+/// several are compiled in and none is installed, rustls panics.
+pub(crate) fn install_provider() {
+    #[cfg(feature = "tls")]
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

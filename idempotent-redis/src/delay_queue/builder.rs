@@ -30,7 +30,7 @@ use crate::topology::sentinel::SentinelTarget;
 use crate::topology::{SingleServer, Topology};
 
 /// The servers of a delay queue: a URL, or the service's own client of one server.
-pub(crate) type Server = idempotent_mq::Server<redis::Client>;
+pub type Server = idempotent_mq::Server<redis::Client>;
 
 /// A builder for a [`DelayQueue`].
 #[must_use]

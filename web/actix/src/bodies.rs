@@ -112,3 +112,39 @@ impl<B: MessageBody> MessageBody for LayerBody<B> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// A body of these chunks.
+    struct Chunks(VecDeque<&'static str>);
+
+    impl MessageBody for Chunks {
+        type Error = Infallible;
+
+        fn size(&self) -> BodySize {
+            BodySize::Stream
+        }
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(|chunk| Ok(Bytes::from(chunk))))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_chunk_does_not_end_a_body() {
+        let chunks = HandlerBody::new(Chunks(["a", "", "b"].into()));
+        let mut body = Box::pin(LayerBody::new(ResponseBody::passing(chunks)));
+        let mut seen = Vec::new();
+        while let Some(chunk) = poll_fn(|cx| body.as_mut().poll_next(cx)).await {
+            seen.push(chunk.unwrap());
+        }
+        assert_eq!(seen, ["a", "b"]);
+    }
+}

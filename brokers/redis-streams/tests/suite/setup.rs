@@ -45,7 +45,7 @@ async fn a_setting_out_of_range_is_refused_with_its_rule() {
 #[tokio::test]
 async fn a_client_of_the_service_connects_a_source_a_publisher_and_the_dead_letters() {
     let server = RedisServer::builder().password("hunter2").start();
-    let client = redis::Client::open(format!("redis://:hunter2@{}/2", server.address())).unwrap();
+    let client = redis::Client::open(format!("redis://:hunter2@{}/2?protocol=resp3", server.address())).unwrap();
     let own = || Server::on_client(client.clone());
     let builder = StreamsSource::builder(own(), "orders", "billing").declare(StartPosition::Beginning);
     let mut source = builder.connect().await.unwrap();

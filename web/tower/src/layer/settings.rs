@@ -9,8 +9,9 @@ use crate::IdempotencyLayer;
 /// The settings of a layer that a configuration file contains, under the names of the methods of [`IdempotencyLayer`].
 ///
 /// Durations are written as `"30s"` or `"1h 30m"`, sizes as `"2MiB"` or as a number of bytes, and methods in capitals.
-/// An unknown name is an error that lists the known ones. [`check`](IdempotencyLayer::check) finds settings that have no
-/// effect in a layer.
+/// An unknown name is an error that lists the known ones.
+///
+/// `window` and `replay` take precedence over what `policy` says about them.
 ///
 /// ```
 /// use idempotent_tower::LayerSettings;
@@ -32,7 +33,7 @@ pub struct LayerSettings {
     message: Option<String>,
     window: Option<HumaneTime>,
     replay: Option<bool>,
-    policy: Policy,
+    policy: Option<Policy>,
     cancel_on_disconnect: Option<bool>,
     problem_base: Option<String>,
     docs_link: Option<String>,
@@ -46,11 +47,13 @@ fn methods<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Method>>, D:
             D::Error::custom(format!("`methods`: `{name}` is no method; write it in capitals, as in \"POST\""))
         })
     };
-    Vec::<String>::deserialize(from)?.iter().map(method).collect::<Result<_, _>>().map(Some)
+    let names = Option::<Vec<String>>::deserialize(from)?;
+    names.map(|names| names.iter().map(method).collect()).transpose()
 }
 
 impl IdempotencyLayer {
-    /// Applies the settings of a configuration file. A setting that the file does not contain stays as it is.
+    /// Applies the settings of a configuration file. A setting that the file does not contain stays as it is, except that
+    /// a `retain` of the policy replaces a window.
     pub fn settings(self, settings: &LayerSettings) -> Self {
         fn set<T>(
             layer: IdempotencyLayer,
@@ -63,7 +66,8 @@ impl IdempotencyLayer {
             }
         }
         let text = settings.clone();
-        let layer = set(self.policy(settings.policy), settings.required, Self::required);
+        let layer = set(self, settings.policy, Self::policy);
+        let layer = set(layer, settings.required, Self::required);
         let layer = set(layer, text.methods, Self::methods);
         let layer = set(layer, text.scope, Self::scope);
         let layer = set(layer, text.namespace, Self::namespace);
@@ -113,8 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_the_file_lacks_stays() {
-        let (IdempotencyLayer { config }, default) = (with("{}"), IdempotencyLayer::by_param);
+    fn a_setting_that_the_file_lacks_or_leaves_empty_stays() {
+        let empty = r#"{ "methods": null, "policy": null, "required": null }"#;
+        let (IdempotencyLayer { config }, default) = (with(empty), IdempotencyLayer::by_param);
         let default = default(Executor::new(MemoryStore::new()), Principal::none()).config;
         assert!(matches!(&config.scope, KeyScope::Named(scope) if scope == "kept"));
         assert!(matches!(config.key_source, KeySource::Key { required: true, .. }));
