@@ -213,7 +213,7 @@ impl fmt::Debug for ServerUrl {
     }
 }
 
-/// The server of a broker and how to connect to it: a URL, or what the service's own clients connect with.
+/// The server of a broker: its URL, or a value with which the service's own clients connect.
 ///
 /// An adapter that accepts a client has an alias with the type of its client library, and takes it wherever it takes a URL.
 #[derive(Clone)]

@@ -157,7 +157,7 @@ pub(crate) struct HeaderWriter {
     headers: OwnedHeaders,
     /// The number of the adapter's headers.
     own: usize,
-    /// True if the headers before those of the adapter are unreadable.
+    /// True if the headers before the adapter's own ones are unreadable.
     is_unreadable: bool,
 }
 

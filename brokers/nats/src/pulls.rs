@@ -199,7 +199,7 @@ impl Pulls {
     }
 }
 
-/// Returns the request that fills the room for messages. Returns `None` while more than half of it is filled.
+/// Returns the request that fills the room for messages. Returns `None` while more than half is filled.
 fn pull(room: usize, requested: usize, arrived: usize) -> Option<BatchConfig> {
     let on_the_way = requested + arrived;
     (on_the_way <= room / 2).then(|| BatchConfig {

@@ -158,24 +158,9 @@ mod tests {
     use async_nats::jetstream::consumer::pull::BatchConfig;
     use futures_util::StreamExt;
     use idempotent_harness::servers::NatsServer;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
     use crate::pulls::Suspicion;
-
-    /// Publishes a message whose header has a second line, which the client accepts and the protocol does not know.
-    async fn send_folded(server: &NatsServer) {
-        let mut connection = TcpStream::connect(server.address()).await.unwrap();
-        let headers = "NATS/1.0\r\ntrace: first\r\n second\r\n\r\n";
-        let size = headers.len();
-        let publish = format!("CONNECT {{\"headers\":true}}\r\nHPUB orders {size} {size}\r\n{headers}\r\nPING\r\n");
-        connection.write_all(publish.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        while !answer.contains("PONG") {
-            answer.push(char::from(connection.read_u8().await.unwrap()));
-        }
-    }
 
     #[tokio::test]
     async fn a_search_has_succeeded_once_it_has_found_a_message() {
@@ -184,7 +169,8 @@ mod tests {
         let JetStreamSource { mut unreadable, settler, .. } = builder.connect().await.unwrap();
         let mut is_found = async || unreadable.search(&settler, Suspicion::Lost(2)).await.1;
         assert!(!is_found().await);
-        send_folded(&server).await;
+        // The header has a second line, which the client accepts and the protocol does not know.
+        server.publish_raw("orders", "trace: first\r\n second", "");
         // Another client receives the message, and acknowledges nothing.
         let client = async_nats::connect(server.address()).await.unwrap();
         let mut inbox = client.subscribe("inbox").await.unwrap();

@@ -32,8 +32,8 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The server: a URL of [this form](URL_FORM), or the options of the service's own connections, such as those of a pool. With
-/// options, a source or a handle opens up to 4 connections.
+/// The server: a URL of [this form](URL_FORM), or the options of the service's own connections or pool. With options,
+/// a source or a handle opens up to 4 connections.
 pub type Server = idempotent_mq::Server<PgConnectOptions>;
 
 /// The default of `connections`.

@@ -7,11 +7,11 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldValue {
-    /// A value such as that of `x-single-active-consumer`.
+    /// A truth value, as in `x-single-active-consumer`.
     Bool(bool),
-    /// A value such as that of `x-max-length`.
+    /// A number, as in `x-max-length`.
     Number(i64),
-    /// A value such as that of `x-overflow`.
+    /// A text, as in `x-overflow`.
     Text(String),
     /// Arbitrary bytes.
     Bytes(Vec<u8>),

@@ -35,8 +35,8 @@ pub const URL_FORM: UrlForm = UrlForm {
     ],
 };
 
-/// The broker: a URL of [this form](URL_FORM), or what the service's own clients connect with: the URI, the properties, which may have
-/// an `AuthProvider`, and the TLS configuration.
+/// The broker: a URL of [this form](URL_FORM), or what the service's own clients use: the URI, the properties, which may have an
+/// `AuthProvider`, and the TLS configuration.
 ///
 /// Each source, publisher and handle opens connections of its own, and names them. The properties must not enable the recovery of
 /// the client, because the adapter could not know which channels and queues the client has restored.
@@ -91,8 +91,6 @@ impl BrokerUrl {
 
     /// Connects, in one attempt.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, lapin::Error> {
-        // The client's own recovery is off: this crate could not know which channels and queues the client has
-        // restored.
         let (uri, tls, runtime) = (self.uri.clone(), self.tls.clone(), default_runtime()?);
         let properties = self.properties.clone().with_connection_name(name.into());
         let properties = properties.configure_backoff(|backoff| backoff.with_max_times(0));

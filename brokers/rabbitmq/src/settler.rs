@@ -20,7 +20,7 @@ use crate::retry_levels::sufficient_ms;
 use crate::session::{ConsumerSession, REQUEUE};
 
 /// The handle that settles a delivery. An unsettled delivery is given back after the drop, or acknowledged if its copy is
-/// confirmed meanwhile.
+/// confirmed before that.
 #[derive(Debug)]
 pub struct RabbitTag {
     acker: Acker,

@@ -24,13 +24,22 @@ struct ClientSettings {
 }
 
 impl ClientFactory {
-    /// Creates a factory from the URL and the TLS settings.
+    /// Returns the servers of a URL, or of the service's own client, and the factory for their clients.
     ///
     /// # Errors
-    /// `Schema` if the URL requires TLS but the feature is disabled, or if certificates are given without TLS.
-    pub(crate) fn new(url: &RedisUrl, tls: TlsSettings) -> Result<Self, StoreError> {
+    /// `Schema` if the URL is invalid, if it requires TLS but the feature is disabled, or if certificates are given without TLS
+    /// or beside a client.
+    pub(crate) fn open(
+        url: &str,
+        own: Option<&redis::Client>,
+        tls: TlsSettings,
+    ) -> Result<(RedisUrl, Self), StoreError> {
         let schema = |text: &str| Err(StoreError::new(StoreErrorKind::Schema).because(text));
+        let url = own.map_or_else(|| RedisUrl::parse(url), RedisUrl::of)?;
         let tls = match (url.tls, cfg!(feature = "tls")) {
+            _ if own.is_some() && !tls.is_empty() => {
+                return schema("certificates are given beside a client; create the client with them");
+            }
             (true, true) => Some(tls),
             (true, false) => {
                 return schema(
@@ -43,13 +52,9 @@ impl ClientFactory {
             }
             (false, _) => None,
         };
-        Ok(Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls, own: None })))
-    }
-
-    /// Creates a factory for the server of this client, whose URL is [`RedisUrl::of`] it.
-    pub(crate) fn of(client: &redis::Client, url: &RedisUrl) -> Self {
-        let own = Some(client.get_connection_info().clone());
-        Self(Arc::new(ClientSettings { credentials: url.credentials.clone(), db: url.db, tls: None, own }))
+        let own = own.map(|client| client.get_connection_info().clone());
+        let settings = ClientSettings { credentials: url.credentials.clone(), db: url.db, tls, own };
+        Ok((url, Self(Arc::new(settings))))
     }
 
     /// Returns a factory for the sentinels of these servers. Sentinels have their own users and no databases.

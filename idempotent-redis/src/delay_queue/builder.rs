@@ -19,7 +19,7 @@ use crate::connection::address::Credentials;
 use crate::connection::client::ClientFactory;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::tls::TlsSettings;
-use crate::connection::url::{RedisUrl, ServerLocation};
+use crate::connection::url::ServerLocation;
 use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts, text};
 use crate::durability::{Counters, Durability};
 use crate::scripts::Dialect;
@@ -177,18 +177,11 @@ impl DelayQueueBuilder {
     }
 
     async fn servers(self) -> Result<QueueServers, StoreError> {
-        let (url, access) = match &self.server {
-            Server::Url(url) => {
-                let url = RedisUrl::parse(url.as_str())?;
-                let access = ClientFactory::new(&url, TlsSettings::read(None, None)?)?;
-                (url, access)
-            }
-            Server::Client(client) => {
-                let url = RedisUrl::of(client)?;
-                let access = ClientFactory::of(client, &url);
-                (url, access)
-            }
+        let (url, own) = match &self.server {
+            Server::Url(url) => (url.as_str(), None),
+            Server::Client(client) => ("", Some(client)),
         };
+        let (url, access) = ClientFactory::open(url, own, TlsSettings::read(None, None)?)?;
         let hub = Arc::new(NotificationHub::of_delays(ConsumedCache::new(None, Arc::new(SystemClock::new()))));
         let (timeouts, allow_eviction) = (self.timeouts, self.allow_eviction);
         let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());

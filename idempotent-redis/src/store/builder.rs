@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
+use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
 use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
@@ -14,7 +14,7 @@ use crate::connection::address::Credentials;
 use crate::connection::client::ClientFactory;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::tls::{PemSource, TlsSettings};
-use crate::connection::url::{RedisUrl, ServerEndpoint, ServerLocation};
+use crate::connection::url::{ServerEndpoint, ServerLocation};
 use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
 use crate::scripts::{self, Dialect};
@@ -208,22 +208,7 @@ impl RedisStoreBuilder {
     pub async fn connect(mut self) -> Result<RedisStore, StoreError> {
         let reopen = self.clone();
         let tls = TlsSettings::read(self.ca.take(), self.client.take())?;
-        let (url, access) = match &self.own {
-            Some(_) if !tls.is_empty() => {
-                let why = "certificates are given beside a client; create the client with them";
-                return Err(StoreError::new(StoreErrorKind::Schema).because(why));
-            }
-            Some(own) => {
-                let url = RedisUrl::of(own)?;
-                let access = ClientFactory::of(own, &url);
-                (url, access)
-            }
-            None => {
-                let url = RedisUrl::parse(&self.url)?;
-                let access = ClientFactory::new(&url, tls)?;
-                (url, access)
-            }
-        };
+        let (url, access) = ClientFactory::open(&self.url, self.own.as_ref(), tls)?;
         let checks = self.checks(&url.location, &access);
         let counters = Arc::new(Counters::default());
         let hub = Arc::new(NotificationHub::new(ConsumedCache::new(self.cache, self.clock.clone())));

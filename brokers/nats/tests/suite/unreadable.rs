@@ -47,21 +47,12 @@ async fn pass(client: TcpStream, server: TcpStream) {
 
 impl World {
     /// Publishes a message whose header has a second line, which the client accepts and the protocol does not know.
-    async fn send_folded(&self) {
-        self.send_marked("\r\n second").await;
+    fn send_folded(&self) {
+        self.send_marked("\r\n second");
     }
 
-    async fn send_marked(&self, rest: &str) {
-        let mut connection = TcpStream::connect(self.server.address()).await.unwrap();
-        let headers = format!("NATS/1.0\r\nNats-Msg-Id: folded\r\ntrace: {MARKER}{rest}\r\n\r\n");
-        let (first, all) = (headers.len(), headers.len() + 4);
-        let publish =
-            format!("CONNECT {{\"headers\":true}}\r\nHPUB orders.new {first} {all}\r\n{headers}body\r\nPING\r\n");
-        connection.write_all(publish.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        while !answer.contains("PONG") {
-            answer.push(char::from(connection.read_u8().await.unwrap()));
-        }
+    fn send_marked(&self, rest: &str) {
+        self.server.publish_raw("orders.new", &format!("Nats-Msg-Id: folded\r\ntrace: {MARKER}{rest}"), "body");
     }
 
     async fn run_behind_the_proxy(&self, handling: MessageHandler) -> (Running, idempotent_mq::ConsumerCounters) {
@@ -80,7 +71,7 @@ async fn a_message_that_ends_the_connection_becomes_a_dead_letter_and_all_others
     for number in 0..20 {
         world.send(&number.to_string()).await;
         if number == 5 {
-            world.send_folded().await;
+            world.send_folded();
         }
     }
     let (handling, runs) = counting();
@@ -97,7 +88,7 @@ async fn a_message_that_ends_the_connection_becomes_a_dead_letter_and_all_others
 async fn messages_behind_one_that_ends_each_connection_for_an_unknown_reason_run() {
     let world = World::new().await;
     drop(world.source().await);
-    world.send_marked("").await;
+    world.send_marked("");
     for number in 0..20 {
         world.send(&number.to_string()).await;
     }
@@ -114,7 +105,7 @@ async fn the_error_of_an_unknown_reason_names_the_message_and_the_way_out() {
     let world = World::new().await;
     drop(world.source().await);
     world.send("good").await;
-    world.send_marked("").await;
+    world.send_marked("");
     let address = ending(world.server.address()).await;
     let mut source = World::builder_at(format!("nats://{address}")).connect().await.unwrap();
     let held = one(&mut source).await;
@@ -136,7 +127,7 @@ async fn the_error_of_an_unknown_reason_names_the_message_and_the_way_out() {
 async fn a_redriven_message_that_ended_the_connection_arrives_with_its_headers_in_encoded_form() {
     let world = World::new().await;
     drop(world.source().await);
-    world.send_folded().await;
+    world.send_folded();
     let (handling, runs) = counting();
     let (running, _) = world.run_behind_the_proxy(handling).await;
     until("the message is settled", async || world.open().await == (0, 0)).await;

@@ -1,6 +1,6 @@
 //! A NATS server with JetStream.
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -106,6 +106,25 @@ impl Daemon<JetStream> {
     #[must_use]
     pub fn certificate_authority(&self) -> PathBuf {
         self.certificates().ca()
+    }
+
+    /// Publishes a message with these lines as headers, also such that the client library does not send, and waits until the
+    /// server has received it.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    pub fn publish_raw(&self, subject: &str, headers: &str, body: &str) {
+        let head = format!("NATS/1.0\r\n{headers}\r\n\r\n");
+        let (first, all) = (head.len(), head.len() + body.len());
+        let order = format!("CONNECT {{\"headers\":true}}\r\nHPUB {subject} {first} {all}\r\n{head}{body}\r\nPING\r\n");
+        let answer = TcpStream::connect(self.address()).and_then(|mut connection| {
+            connection.write_all(order.as_bytes())?;
+            let mut lines = BufReader::new(connection).lines();
+            lines
+                .find(|line| line.as_ref().map_or(true, |line| line == "PONG"))
+                .unwrap_or_else(|| Ok("the end".to_owned()))
+        });
+        assert_eq!(or_panic(answer.map_err(|error| error.to_string())), "PONG");
     }
 }
 
