@@ -28,7 +28,7 @@ impl ClientFactory {
     ///
     /// # Errors
     /// `Schema` if the URL is invalid, if it requires TLS but the feature is disabled, or if certificates are given without TLS
-    /// or beside a client.
+    /// or together with a client.
     pub(crate) fn open(
         url: &str,
         own: Option<&redis::Client>,
