@@ -23,6 +23,7 @@ mod executor;
 mod http_guide;
 #[cfg(feature = "stores")]
 mod invariants;
+mod key_states;
 mod keys;
 mod memory;
 mod observe;
