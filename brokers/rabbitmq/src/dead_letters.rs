@@ -186,9 +186,6 @@ impl LetterBox for RabbitDeadLetters {
                 )
                 .with_cause(error),
             },
-            Ok(Err(PublishFailure::Broken { error, .. })) if is_too_large(&error) => {
-                return Err(refused("its body exceeds the broker's max_message_size").with_cause(error));
-            }
             Ok(Err(failure)) => not_put_back(failure),
             Err(_) if open.alarm.reason().is_some() => transient(&format!(
                 "putting a letter back: the broker blocks publishers ({}); free its memory or disk; the letter is \
@@ -264,6 +261,9 @@ fn not_put_back(failure: PublishFailure) -> SourceError {
         PublishFailure::Nacked => transient(
             "putting a letter back: the broker rejected it for now; check whether the queue is full, and retry",
         ),
+        PublishFailure::Broken { error, .. } if is_too_large(&error) => {
+            refused("its body exceeds the broker's max_message_size").with_cause(error)
+        }
         PublishFailure::Broken { error, .. } if is_final(&error) => {
             let text = "putting a letter back: the queue cannot be written; the cause shows what is missing";
             SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
@@ -298,17 +298,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_cannot_be_written_is_a_permanent_error_and_a_broken_connection_is_none() {
-        let denied = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
+    fn a_refused_queue_or_message_is_a_permanent_error_and_a_broken_connection_is_none() {
+        let closed = |why, text: &str| -> lapin::Error {
+            lapin::ErrorKind::ProtocolError(AMQPError::new(AMQPErrorKind::Soft(why), text.into())).into()
+        };
+        let denied = closed(AMQPSoftError::ACCESSREFUSED, "no access");
+        let large = closed(AMQPSoftError::PRECONDITIONFAILED, "message size 20 is larger than configured max size 10");
         let cut = || std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
         for (failure, kind, text) in [
             (PublishFailure::Unroutable, SourceErrorKind::Fatal, "does not exist"),
             (PublishFailure::Nacked, SourceErrorKind::Transient, "check whether the queue is full"),
-            (
-                PublishFailure::Broken { error: lapin::ErrorKind::ProtocolError(denied).into(), unsent: false },
-                SourceErrorKind::Fatal,
-                "cannot be written",
-            ),
+            (PublishFailure::Broken { error: denied, unsent: false }, SourceErrorKind::Fatal, "cannot be written"),
+            (PublishFailure::Broken { error: large, unsent: false }, SourceErrorKind::Refused, "max_message_size"),
             (PublishFailure::Broken { error: cut(), unsent: true }, SourceErrorKind::Transient, "before sending"),
             (
                 PublishFailure::Broken { error: cut(), unsent: false },

@@ -221,11 +221,6 @@ impl Queue {
         self.declaration.as_ref().is_some_and(|declaration| declaration.kind == QueueKind::Quorum)
     }
 
-    /// Returns whether the broker delays deferred messages.
-    pub(crate) fn is_delayed_retry(&self) -> bool {
-        self.delayed_retry.is_some()
-    }
-
     /// Returns whether the broker delays a message that is deferred for this time.
     pub(crate) fn delays(&self, after: Duration) -> bool {
         self.delayed_retry.is_some_and(|delays| after <= delays.max)
@@ -349,7 +344,7 @@ impl QueueKind {
 /// Returns whether the broker knows the argument of a delayed retry: it then refuses the argument for a classic queue.
 async fn knows_delayed_retry(connection: &Connection) -> lapin::Result<bool> {
     let channel = connection.create_channel().await?;
-    let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() };
+    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
     let arguments = Fields::from([
         ("x-queue-type".to_owned(), "classic".into()),
         (DELAYED_RETRY_TYPE.to_owned(), "returned".into()),
@@ -390,11 +385,15 @@ mod tests {
         let delayed = |min, max| Queue::quorum("q").delayed_retry(min, max);
         let ms = Duration::from_millis;
         let argument = |bytes| Queue::classic("q").argument("a".repeat(bytes), true);
+        let named = |bytes| Queue::existing("q".repeat(bytes));
         let valid = [delayed(ms(1), MAX_DELAY), delayed(ms(1), ms(1)), Queue::classic("q").transient(), argument(255)];
-        assert!(valid.iter().all(|queue| queue.check().is_ok()));
-        assert!([Queue::quorum("q").transient(), argument(256)].iter().all(|queue| queue.check().is_err()));
+        assert!(valid.iter().chain(&[named(MAX_NAME)]).all(|queue| queue.check().is_ok()));
+        let invalid = [Queue::quorum("q").transient(), argument(256), named(MAX_NAME + 1)];
+        assert!(invalid.iter().all(|queue| queue.check().is_err()));
         let queue = delayed(ms(300), ms(2_000));
         assert!(queue.delays(ms(2_000)) && !queue.delays(ms(2_001)));
         assert_eq!(queue.declaration.unwrap().arguments["x-delayed-retry-min"], FieldValue::from(300_i64));
+        let single = [named(1).single_active_consumer(), Queue::classic("q").argument(SINGLE_ACTIVE, true)];
+        assert!(single.iter().all(Queue::is_single_active) && !argument(1).is_single_active());
     }
 }

@@ -1,4 +1,6 @@
 //! The headers that the broker adds to a message in retry queues and delay queues.
+use std::time::Duration;
+
 use idempotent_mq::MessagePlace;
 use lapin::types::{AMQPValue, ShortString};
 
@@ -26,7 +28,8 @@ pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> 
             }
         }
     }
-    take_redeliveries(headers, !queue.is_delayed_retry())
+    // A queue that delays deferred messages counts each deferral as a delivery.
+    take_redeliveries(headers, !queue.delays(Duration::ZERO))
 }
 
 /// Returns the place from which the broker has delivered a message to the queue: its producer, or a retry queue. The broker writes `x-death` at that moment, so the
@@ -73,5 +76,21 @@ pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
     match value? {
         AMQPValue::LongString(text) => Some(text.as_bytes()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deferral_by_the_broker_is_no_redelivery() {
+        let day = Duration::from_secs(24 * 3600);
+        for (queue, expected) in [(Queue::quorum("q"), 7), (Queue::quorum("q").delayed_retry(day, day), 3)] {
+            let counts = [("x-acquired-count", 7), ("x-delivery-count", 3)];
+            let mut headers = counts.map(|(name, count)| (name.into(), AMQPValue::LongLongInt(count))).into();
+            assert_eq!(remove_delay_headers(&mut headers, &queue), expected);
+            assert!(headers.is_empty());
+        }
     }
 }

@@ -234,3 +234,39 @@ impl PublisherState {
         Err((sent.load(SeqCst), error))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn message(to: &str, bytes: usize) -> OutboundMessage {
+        OutboundMessage::new(to, "id", vec![b'x'; bytes])
+    }
+
+    #[test]
+    fn a_batch_has_a_limit_of_messages_and_a_limit_of_bytes() {
+        for (bytes, expected) in [(1, vec![MAX_BATCH, 1]), (MAX_BATCH_BYTES / 2, vec![2; MAX_BATCH / 2])] {
+            let outbound = message("q", bytes);
+            let encoded = shareable(&outbound).unwrap();
+            let messages = std::iter::repeat_n(&encoded, expected.iter().sum());
+            assert_eq!(split_batches(messages).iter().map(Vec::len).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_small_message_to_an_exchange_that_has_accepted_one_may_be_in_a_batch() {
+        let publisher = RabbitPublisher::builder("amqp://broker").build().unwrap();
+        publisher.0.prove("a");
+        publisher.0.prove("b");
+        for (to, bytes, expected) in [
+            ("a/key", 1, true),
+            ("b/key", MAX_SHARED_BYTES, true),
+            ("b/key", MAX_SHARED_BYTES + 1, false),
+            ("c/key", 1, false),
+        ] {
+            let outbound = message(to, bytes);
+            assert_eq!(publisher.0.may_share(&shareable(&outbound).unwrap()), expected, "{to}, {bytes} bytes");
+        }
+    }
+}

@@ -42,8 +42,15 @@ async fn a_joint_acknowledgement_covers_no_held_returned_or_retried_delivery() {
     for at in [0, 5, 7] {
         settler.settle(&held[at].0, &held[at].1, &Settlement::Ack).await.unwrap();
     }
-    // Dropping the tags does not close the channel either.
+    // Dropping the tags gives the unsettled deliveries back, and does not close the channel either.
     held.retain(|(delivery, _)| delivery.id.as_deref() == Some("4"));
+    until("a dropped delivery comes again", async || match source.receive(ALL).await.unwrap() {
+        Received::Deliveries(some) => {
+            some.iter().any(|(delivery, _)| delivery.id.as_deref() == Some("34")).then_some(())
+        }
+        other => panic!("{other:?}"),
+    })
+    .await;
     world.send(b"{}", named("last")).await;
     until("the channel lives", async || match source.receive(ALL).await.unwrap() {
         Received::Deliveries(some) => {
