@@ -29,7 +29,7 @@ impl std::fmt::Display for Failure {
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
             #[cfg(feature = "console")]
             Self::CannotListen(text) => f.write_str(text),
-            Self::Findings => f.write_str("there are findings"),
+            Self::Findings => f.write_str("a check failed, or migrations are missing; see the output above"),
             Self::TimedOut => f.write_str("the command took longer than --timeout"),
             Self::Interrupted(_) => f.write_str("interrupted"),
         }

@@ -197,6 +197,7 @@ async fn the_overview_shows_the_number_of_failed_checks_and_warnings() {
     let (overview, health) = (site.get("", "/overview").await.body, site.get("", "/health").await.body);
     let listed = |severity: &str| health.matches(&format!("class=\"state {severity}\"")).count();
     assert!(listed("fail") > 0 && listed("warn") > 0, "{health}");
+    assert!(health.contains("set <code>maxmemory-policy noeviction</code>") && !health.contains('`'), "{health}");
     for (name, severity) in [("failed checks", "fail"), ("warnings", "warn")] {
         let figure = format!("<dt>{name}</dt><dd><a href=\"health?store=orders\">{}</a>", listed(severity));
         assert!(overview.contains(&figure), "{figure} is missing in {overview}");
