@@ -195,9 +195,8 @@ impl JetStreamSourceBuilder {
             name: self.stream.to_string(),
             subjects: subjects.iter().cloned().chain(delayed).collect(),
             num_replicas: self.replicas,
+            // The server then also allows rollups, by which a delayed message that is sent again replaces the first one.
             allow_message_schedules: self.delays,
-            // A delayed message that is sent again replaces the first one by a rollup of its subject.
-            allow_rollup: self.delays,
             ..stream::Config::default()
         }
     }
