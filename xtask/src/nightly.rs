@@ -122,12 +122,12 @@ fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>
     })
 }
 
-/// Returns the abbreviated last commit that changed other files than the pages, with [`CHANGED`] if the tree has
+/// Returns the abbreviated last commit that changed other files than the pages of results, with [`CHANGED`] if the tree has
 /// changes.
 fn commit() -> Result<String, Box<dyn Error>> {
     let git = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
-        let all_but_the_page = ["--", ".", ":!docs/proof.md", ":!docs/servers.md"];
-        let (status, said) = capture(Command::new("git").args(arguments).args(all_but_the_page).current_dir(root()?))?;
+        let all_but_the_pages = ["--", ".", ":!docs/proof.md", ":!docs/servers.md", ":!docs/mutants.md"];
+        let (status, said) = capture(Command::new("git").args(arguments).args(all_but_the_pages).current_dir(root()?))?;
         if status.success() { Ok(said) } else { Err(format!("git {}: {said}", arguments.join(" ")).into()) }
     };
     let last = git(&["log", "-1", "--format=%h", "--abbrev=10"])?;

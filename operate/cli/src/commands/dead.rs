@@ -46,7 +46,7 @@ async fn list(global: &GlobalOptions, arguments: &LetterArguments, queue: &mut Q
     }
     output::letters(output::format(global.output), found.iter().map(|letter| (letter, None)))?;
     let name = &queue.name;
-    output::note(format_args!("{} letters; read {read} of {there} dead letters of {name}", found.len()));
+    output::note(format_args!("{} found; read {read} of {there} dead letters of {name}", found.len()));
     Ok(())
 }
 

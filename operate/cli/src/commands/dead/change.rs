@@ -153,8 +153,10 @@ async fn change(
 fn all_changed(filter: &LetterFilter, outcome: &RedriveOutcome) -> Result<(), Failure> {
     let passed_by = outcome.summary.passed_by;
     if passed_by > 0 {
-        let why = "can be neither put back nor removed, and stay: see their outcomes, and remove them by the broker's own tools";
-        return Err(Failure::Unfit(format!("{passed_by} letters {why}")));
+        return Err(Failure::Unfit(format!(
+            "letters that can be neither put back nor removed: {passed_by}; see their outcomes, and remove them by the \
+             broker's own tools"
+        )));
     }
     match outcome.missing(filter).iter().map(|id| format!("`{}`", escaped(&id.to_string()))).collect::<Vec<_>>() {
         ids if ids.is_empty() || outcome.summary.unread > 0 => Ok(()),
@@ -302,7 +304,7 @@ mod tests {
             let failed = run(3, &[command, "--limit", "3"]).await.unwrap_err();
             let text = failed.downcast_ref::<Failure>();
             assert!(
-                matches!(text, Some(Failure::Unfit(text)) if text.starts_with("1 letters can be neither")),
+                matches!(text, Some(Failure::Unfit(text)) if text.contains("neither put back nor removed: 1;")),
                 "{failed}"
             );
             run(3, &[command, "--id", "2@9", "--id", "3@9"]).await.unwrap();

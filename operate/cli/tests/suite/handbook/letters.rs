@@ -87,7 +87,7 @@ pub(crate) async fn poison(incident: &mut Incident) {
     incident.changes(redrive, &["\"put_back\":1", "the key can be claimed"]);
     service.has_settled(1, 1).await;
     incident.shows("idempotent inspect KEY", &["\"state\":\"consumed\""]);
-    incident.shows(listing, &["0 letters; read 0 of 0"]);
+    incident.shows(listing, &["0 found; read 0 of 0"]);
 
     service.is_repaired.store(false, Ordering::SeqCst);
     service.send("order 4712");
@@ -95,5 +95,5 @@ pub(crate) async fn poison(incident: &mut Incident) {
     let (_, id) = first_letter(&incident.shows(listing, &["no stock"]));
     incident.value("ID", format!("'{id}'"));
     incident.changes("idempotent dead discard --name orders --id ID --reason …", &["\"discarded\":1"]);
-    incident.shows(listing, &["0 letters; read 0 of 0"]);
+    incident.shows(listing, &["0 found; read 0 of 0"]);
 }
