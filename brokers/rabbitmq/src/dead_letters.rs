@@ -197,8 +197,11 @@ impl LetterBox for RabbitDeadLetters {
                  queue",
             ),
         };
-        // If this fails, the closed connection returns the letter.
-        let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
+        // A refused letter is held while the others are changed: the broker would deliver it again at once. If the answer
+        // to another one fails, the closed connection returns the letter.
+        if failed.kind() != SourceErrorKind::Refused {
+            let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
+        }
         Err(failed)
     }
 

@@ -146,7 +146,7 @@ pub(crate) async fn forgotten_too_early(incident: &mut Incident) {
     letters.has_settled(0, 1).await;
     incident.set("IDEMPOTENT_QUEUE", letters.server.url().replacen("redis://", "redis+stream://", 1));
     let old = "idempotent dead list --name orders --died-before 2026-11-22T06:00:00Z";
-    incident.shows(old, &["0 letters"]);
+    incident.shows(old, &["0 found"]);
     incident.value("2026-11-22T06:00:00Z", "2200-01-01T00:00:00Z");
     incident.shows(old, &["no stock"]);
 }
