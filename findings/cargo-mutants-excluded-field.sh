@@ -3,10 +3,10 @@
 #
 # Version: cargo-mutants 27.1.0, built by cargo. Seen on 2026-12-01.
 # Guess: `exclude_re` leaves out each mutant whose name in `--list` matches, as the documentation of the setting says.
-# Seen:  a mutant that deletes a field of a struct expression stays in the list, also with the pattern `.`, which leaves out all
-#        others. `--re` does not select such mutants either: they are always listed.
-# Effect: the survivors of fields cannot be justified in `.cargo/mutants.toml`. Only `#[mutants::skip]` on the function, or a file
-#         that is left out as a whole, removes them.
+# Seen:  a mutant that deletes a field of a struct expression with a base stays in the list, also with the pattern `.`, which leaves
+#        out all others. `--re` does not select such mutants either: they are always listed.
+# Effect: the survivors of fields cannot be justified in `.cargo/mutants.toml`. Only `#[mutants::skip]`, or a file that is left out
+#         as a whole, removes them.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

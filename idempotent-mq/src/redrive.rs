@@ -51,8 +51,8 @@ pub struct RedriveSummary {
     pub discarded: u64,
     /// The number of letters that [`only`](Redrive::only) did not select.
     pub skipped: u64,
-    /// The number of selected letters that stay because they can be neither put back nor removed, such as a letter whose queue is
-    /// unknown. The log names each with the reason.
+    /// The number of selected letters that stay because they cannot be put back, or removed by a redrive that discards. An
+    /// example is a letter whose queue is unknown. The log names each with the reason.
     pub passed_by: u64,
     /// The number of selected letters that another operator had put back or removed.
     pub gone: u64,
@@ -91,7 +91,7 @@ pub enum RedriveResult<'a> {
     WouldDiscard,
     /// Another operator had put the letter back or removed it.
     Gone,
-    /// This letter can be neither put back nor removed, and stays. The redrive goes on.
+    /// This letter cannot be put back, or removed by a redrive that discards. It stays, and the redrive goes on.
     PassedBy(&'a SourceError),
     /// The letter was neither put back nor removed. The redrive ends.
     Failed(&'a SourceError),

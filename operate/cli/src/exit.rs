@@ -102,7 +102,7 @@ fn code(error: &anyhow::Error) -> Exit {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return match failure {
             Failure::Usage(_) => Exit::Usage,
-            Failure::Findings => Exit::Findings,
+            Failure::Findings(_) => Exit::Findings,
             Failure::NotFound(_) => Exit::Absent,
             Failure::Unfit(_) => Exit::Unfit,
             Failure::Refused(_) => Exit::Refused,

@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     /// A rule forbids the change. Nothing was changed.
     Refused(String),
     /// A check has failed, or migrations are missing.
-    Findings,
+    Findings(&'static str),
     /// The tables can neither be used nor migrated.
     Unfit(String),
     /// The address of the console cannot be used.
@@ -29,7 +29,7 @@ impl std::fmt::Display for Failure {
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
             #[cfg(feature = "console")]
             Self::CannotListen(text) => f.write_str(text),
-            Self::Findings => f.write_str("a check failed, or migrations are missing; see the output above"),
+            Self::Findings(text) => f.write_str(text),
             Self::TimedOut => f.write_str("the command took longer than --timeout"),
             Self::Interrupted(_) => f.write_str("interrupted"),
         }

@@ -36,8 +36,11 @@ pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) 
     }
     print(output::format(global.output), &findings)?;
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
-    let limit = if arguments.fail_on == FailOn::Warn { Severity::Warn } else { Severity::Fail };
-    if worst >= limit { Err(Failure::Findings.into()) } else { Ok(()) }
+    match (worst, arguments.fail_on) {
+        (Severity::Fail, _) => Err(Failure::Findings("a check failed; its line names the remedy").into()),
+        (Severity::Warn, FailOn::Warn) => Err(Failure::Findings("a check warns; its line names the remedy").into()),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the finding about a store that refuses to open.

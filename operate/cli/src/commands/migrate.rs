@@ -40,7 +40,7 @@ async fn status(global: &GlobalOptions, division: Division) -> anyhow::Result<()
     }
     match (problem, pending.is_empty()) {
         (Some(problem), _) => Err(Failure::Unfit(problem.clone()).into()),
-        (None, false) => Err(Failure::Findings.into()),
+        (None, false) => Err(Failure::Findings("migrations are missing; run `idempotent migrate up`").into()),
         (None, true) => Ok(()),
     }
 }

@@ -44,7 +44,7 @@ async fn a_joint_acknowledgement_covers_no_held_returned_or_retried_delivery() {
     }
     // Dropping the tags gives the unsettled deliveries back, and does not close the channel either.
     held.retain(|(delivery, _)| delivery.id.as_deref() == Some("4"));
-    until("a dropped delivery comes again", async || match source.receive(ALL).await.unwrap() {
+    until("a dropped delivery comes again", async || match within("deliveries", source.receive(ALL)).await.unwrap() {
         Received::Deliveries(some) => {
             some.iter().any(|(delivery, _)| delivery.id.as_deref() == Some("34")).then_some(())
         }
@@ -52,7 +52,7 @@ async fn a_joint_acknowledgement_covers_no_held_returned_or_retried_delivery() {
     })
     .await;
     world.send(b"{}", named("last")).await;
-    until("the channel lives", async || match source.receive(ALL).await.unwrap() {
+    until("the channel lives", async || match within("deliveries", source.receive(ALL)).await.unwrap() {
         Received::Deliveries(some) => {
             let last = some.iter().find(|(delivery, _)| delivery.id.as_deref() == Some("last"));
             settler.settle(&last?.0, &last?.1, &Settlement::Ack).await.unwrap();

@@ -150,12 +150,15 @@ async fn change(
 }
 
 /// Returns an error if letters stay that the command names, or that it selects and cannot change.
-fn all_changed(filter: &LetterFilter, outcome: &RedriveOutcome) -> Result<(), Failure> {
+fn all_changed(change: LetterChange, filter: &LetterFilter, outcome: &RedriveOutcome) -> Result<(), Failure> {
     let passed_by = outcome.summary.passed_by;
     if passed_by > 0 {
+        let (what, remedy) = match change {
+            LetterChange::Redrive => ("put back", "or remove them by `dead discard`"),
+            LetterChange::Discard => ("removed", "and use the broker's own tools"),
+        };
         return Err(Failure::Unfit(format!(
-            "letters that can be neither put back nor removed: {passed_by}; see their outcomes, and remove them by the \
-             broker's own tools"
+            "letters that cannot be {what}: {passed_by}; see their outcomes, {remedy}"
         )));
     }
     match outcome.missing(filter).iter().map(|id| format!("`{}`", escaped(&id.to_string()))).collect::<Vec<_>>() {
@@ -175,7 +178,7 @@ fn report(
     filter: &LetterFilter,
     is_dry_run: bool,
 ) -> anyhow::Result<()> {
-    let all_changed = all_changed(filter, &outcome);
+    let all_changed = all_changed(change, filter, &outcome);
     let RedriveOutcome { summary, letters, audit_failed, .. } = outcome;
     let printed = print(output::format(global.output), change, &summary, &letters, is_dry_run);
     // A closed stdout does not hide the failure.
@@ -304,7 +307,7 @@ mod tests {
             let failed = run(3, &[command, "--limit", "3"]).await.unwrap_err();
             let text = failed.downcast_ref::<Failure>();
             assert!(
-                matches!(text, Some(Failure::Unfit(text)) if text.contains("neither put back nor removed: 1;")),
+                matches!(text, Some(Failure::Unfit(text)) if text.starts_with("letters that cannot be ") && text.contains(": 1; ")),
                 "{failed}"
             );
             run(3, &[command, "--id", "2@9", "--id", "3@9"]).await.unwrap();
