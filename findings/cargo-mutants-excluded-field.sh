@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Exclusions of cargo-mutants beside its mutants of struct fields.
+# Exclusions of cargo-mutants, and mutants of struct fields.
 #
 # Version: cargo-mutants 27.1.0, built by cargo. Seen on 2026-12-01.
 # Guess: `exclude_re` leaves out each mutant whose name in `--list` matches, as the documentation of the setting says.

@@ -11,8 +11,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 type Transitions = BTreeSet<(String, String)>;
 
-/// A record, and its last claim.
-#[derive(Clone)]
+/// A record, and the last claim of its key.
 struct Reached {
     record: Option<Record>,
     held: Option<ClaimHandle>,
@@ -36,7 +35,7 @@ impl Reached {
         Self { record, held }
     }
 
-    /// Returns what each request of workers leads to.
+    /// Returns the results of each request that a worker can make.
     fn next(&self, now: Timestamp) -> Vec<Self> {
         let key = Identity::new(Scene::Mq, "states", "k").key("tests").unwrap();
         let record = self.record.as_ref();
@@ -52,13 +51,8 @@ impl Reached {
         let Some(held) = &self.held else { return next };
         let done = Completion { value: None, retain: 100 * LEASE };
         let mut settled = vec![protocol::renew(record, held, LEASE, now), protocol::complete(record, held, &done, now)];
-        for kind in [
-            ReleaseKind::Delete,
-            ReleaseKind::Vacate,
-            ReleaseKind::Refund,
-            ReleaseKind::MarkFailed,
-            ReleaseKind::MarkDead,
-        ] {
+        use ReleaseKind::{Delete, MarkDead, MarkFailed, Refund, Vacate};
+        for kind in [Delete, Vacate, Refund, MarkFailed, MarkDead] {
             let release = Release { kind, error: "".into(), delay: Duration::ZERO, retention: 100 * LEASE };
             settled.push(protocol::release(record, held, &release, now));
         }

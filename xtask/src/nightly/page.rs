@@ -82,7 +82,7 @@ const HEAD: &str = "\
 
 `cargo xtask nightly` writes this page: the last run of each of its stages. A stage that has not run is listed, too.
 `VACUOUS` means that too little happened to prove anything; like `FAILED` it makes the command fail. The commit is the last
-one that changed more than this page. A `+` after a commit says that the tree had changes, or changed during the stage.
+one that changed more than pages of results. A `+` after a commit says that the tree had changes, or changed during the stage.
 
 | stage | result | seconds | date (UTC) | commit | command | its last line |
 |---|---|---|---|---|---|---|
