@@ -221,7 +221,7 @@ impl RabbitPublisher {
         if known.has_attempts() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
-        for tries in 1.. {
+        for retries in 0.. {
             // The remaining delay is shorter with each attempt.
             let path = due.as_ref().and_then(|due| due.path(&self.0.delays, &message.to));
             let prepared = PreparedMessage { path: path.as_ref(), message };
@@ -232,12 +232,12 @@ impl RabbitPublisher {
                 return result.map(|()| Published::somewhere());
             }
             // Without randomness, the pause has no jitter.
-            let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            let pause = delay(FIRST_PAUSE, MAX_PAUSE, retries, 20, OsEntropy.bits().unwrap_or_default());
             if Instant::now() + pause >= end {
                 break;
             }
             let cause = known.last_text();
-            warn!(target: "idempotent", broker = %self.0.connection.url, tries, ?pause, cause, "publishing failed; retrying");
+            warn!(target: "idempotent", broker = %self.0.connection.url, retries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
         Err(known.into_error())

@@ -195,7 +195,7 @@ impl RocketPublisher {
     ) -> Result<Published, PublishError> {
         let mut prepared = encode(message)?;
         let mut may_be_stored = false;
-        for tries in 1.. {
+        for retries in 0.. {
             let choice = match &message.aggregate {
                 Some(aggregate) => QueueChoice::Hashed(aggregate.clone()),
                 None => QueueChoice::Numbered(self.0.next_queue.fetch_add(1, Relaxed)),
@@ -213,12 +213,12 @@ impl RocketPublisher {
             };
             may_be_stored |= failed.may_be_stored;
             // Without randomness, the pause has no jitter.
-            let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            let pause = delay(FIRST_PAUSE, MAX_PAUSE, retries, 20, OsEntropy.bits().unwrap_or_default());
             if failed.is_final || Instant::now() + pause >= end {
                 return Err(failed.into_error(may_be_stored));
             }
             let cause = &*failed.text;
-            warn!(target: "idempotent", topic = prepared.topic, tries, ?pause, cause, "publishing failed; retrying");
+            warn!(target: "idempotent", topic = prepared.topic, retries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
         Err(PublishError::new(PublishErrorKind::Unconfirmed, "too many attempts"))
