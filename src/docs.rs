@@ -22,6 +22,7 @@ guides! {
     http = "http.md",
     actix_web = "actix-web.md",
     grpc = "grpc.md",
+    runtimes = "runtimes.md",
     steps = "steps.md",
     ordering = "ordering.md",
     outbox = "outbox.md",

@@ -41,6 +41,9 @@ pub mod actix_web {}
 #[doc = include_str!("../../guides/grpc.md")]
 pub mod grpc {}
 
+#[doc = include_str!("../../guides/runtimes.md")]
+pub mod runtimes {}
+
 #[doc = include_str!("../../guides/steps.md")]
 pub mod steps {}
 

@@ -47,6 +47,6 @@ pub(crate) async fn each_published_order_is_charged_once(
     };
     let next =
         each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered(example, arguments, send, letters).await;
-    next.signal("-INT");
+    next.signal("-TERM");
     next.ends();
 }

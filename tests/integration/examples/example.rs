@@ -41,8 +41,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(name: &str, args: &[&str]) -> Self {
-        let mut child =
-            Command::new(binary(name)).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(Command::new(binary(name)).args(args))
+    }
+
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         Self { child, lines: Box::new(lines) }
     }

@@ -9,6 +9,8 @@ mod dynamodb;
 mod example;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "dynamodb")]
+mod lambda;
 mod lateness;
 mod nats;
 mod order_service;

@@ -1,6 +1,8 @@
-//! RabbitMQ through the facade: the example `orders` from outside, and an outbox.
+//! RabbitMQ: the examples `orders` and `loop_lapin` from outside, and an outbox through the facade.
+use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::RabbitServer;
 
+use crate::brokers::each_published_order_is_charged_once;
 use crate::example::Running;
 
 mod outbox;
@@ -21,4 +23,17 @@ fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     let rest = running.ends();
     assert_eq!(rest[0], "stopping: running handlers may finish");
     assert!(rest[1].contains("1 dead-lettered"), "{rest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_over_the_client_charges_each_order_once() {
+    let (server, folder) = (RabbitServer::start(), tempfile::tempdir().unwrap());
+    let keys = folder.path().join("keys.db").display().to_string();
+    let source = RabbitSource::builder(server.url(), Queue::classic("orders")).build().unwrap();
+    source.declare().await.unwrap();
+    let policy = r#"{"dead-letter-exchange": "", "dead-letter-routing-key": "orders.dead"}"#;
+    server.ctl(&["set_policy", "orders", "^orders$", policy]);
+    let publisher = (RabbitPublisher::builder(server.url()).build().unwrap(), "orders");
+    let letters = RabbitDeadLetters::new(server.url(), "orders").unwrap();
+    each_published_order_is_charged_once("loop_lapin", &[&server.url(), &keys], publisher, letters).await;
 }
