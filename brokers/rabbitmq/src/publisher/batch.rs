@@ -105,10 +105,10 @@ impl RabbitPublisher {
                     }
                 }
                 Ok(Err(failure)) => {
-                    let mut known = KnownState::default();
-                    match known.add(AttemptOutcome::Failed(failure)) {
+                    // A chain of a wave has no earlier attempt.
+                    match chain.known.add(AttemptOutcome::Failed(failure)) {
                         Some(result) => results[at] = Some(result.map(|()| Published::somewhere())),
-                        None => again.push(MessageChain { known, ..chain }),
+                        None => again.push(chain),
                     }
                 }
                 Err((sent, error)) => again.push(MessageChain { known: KnownState::after_batch(sent, error), ..chain }),
