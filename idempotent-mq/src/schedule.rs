@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::__private::HumaneTime;
 use idempotent_core::__private::backoff::delay;
-use idempotent_core::Redelivery;
+use idempotent_core::{Policy, Redelivery};
 use serde::Deserialize;
 
 /// The retry delays after the first failed attempt, the second one, and so on. Deferrals are not attempts.
@@ -129,6 +129,12 @@ impl Schedule {
             ScheduleSteps::Exponential { first, most } if first.is_zero() || first > most => {
                 Err(format!("the schedule begins with {first:?}, it must be above zero and at most {most:?}"))
             }
+            ScheduleSteps::List(steps) if steps.contains(&Policy::FOREVER) => {
+                Err("the schedule has a delay of `forever`: give each retry a finite delay, such as \"1h\"".to_owned())
+            }
+            ScheduleSteps::Exponential { most: Policy::FOREVER, .. } => {
+                Err("the schedule has no longest delay: give it a finite one, such as \"1h\"".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -155,6 +161,8 @@ mod tests {
             (r#"{ "first": "2s", "most": "1m", "delays": [] }"#, "either `first` and `most`, or `delays`"),
             (r#"{ "first": "2m", "most": "1m" }"#, "the schedule begins with 120s"),
             (r#"{ "delays": [] }"#, "empty list"),
+            (r#"{ "delays": ["1s", "forever"] }"#, "a delay of `forever`"),
+            (r#"{ "first": "1s", "most": "forever" }"#, "no longest delay"),
             (r#"{ "delays": ["1s"], "jitter": 101 }"#, "0 … 100 %"),
             (r#"{ "delays": ["1"] }"#, "no unit"),
             (r#"{ "delay": ["1s"] }"#, "unknown field `delay`"),

@@ -25,7 +25,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::world::{World, ms, secs};
+use crate::world::{World, again, ending, ms, never, secs};
 
 /// Writes down everything that anybody says.
 #[derive(Clone, Default)]
@@ -116,6 +116,31 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     let (dead, stopped) = (line("dead letter"), line("consumer stopped"));
     assert!(dead.contains(" source=\"orders\"") && !dead.contains("Position") && !dead.contains("None"), "{dead}");
     assert!(stopped.contains(" received=") && !stopped.contains("=0") && !stopped.contains("Counts"), "{stopped}");
+
+    // What happened after a refusal, and not what was decided. The line of the refusal has the name of the settlement as its field `how`.
+    for (ends, refusals, happened) in [
+        (again as fn(u32) -> HandlerResult, 1, "dead letter"),
+        (again, 2, "consumer: a delivery was not settled"),
+        (never, 1, "retry"),
+        (never, 2, "consumer: a delivery was not settled"),
+    ] {
+        let before = listener.0.lock().unwrap().len();
+        let (world, _, process) = ending(ms(10), ends).await;
+        world.broker.fail_settling(SourceErrorKind::Refused, refusals);
+        world.broker.send_delivery("g", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
+        world.clock.advance(secs(10)).await;
+        process.task.abort();
+        let said = listener.0.lock().unwrap()[before..].to_owned();
+        let lines: Vec<_> = said.lines().filter(|line| line.contains(" source=\"orders\"")).collect();
+        assert!(lines.len() == 1 && lines[0].contains(&format!("message={happened}")), "{happened}: {said}");
+        assert_eq!(said.matches("message=settling refused").count(), refusals, "{said}");
+        let why = match happened {
+            "dead letter" => "and a retry is impossible: this message is refused: as told",
+            "retry" => "the dead letter was refused",
+            _ => "the broker delivers the message again",
+        };
+        assert!(lines[0].contains(why), "{said}");
+    }
 
     // The consumer logs once about a handler without the attribute, and not about a handler that is declared
     // unprotected.

@@ -24,7 +24,8 @@ pub const URL_FORM: UrlForm = UrlForm {
 };
 
 /// The server: a URL of [this form](URL_FORM), or the service's own client, with its TLS, user, database and socket. The adapter opens
-/// connections of its own, which use RESP2.
+/// connections of its own, which use RESP2. With the feature `tls`, it sets the default `CryptoProvider` of rustls to `ring`, unless the
+/// process has set one.
 pub type Server = idempotent_mq::Server<Client>;
 
 /// Returns a client, which connects later.
@@ -39,7 +40,17 @@ pub(crate) fn client(server: Server) -> Result<Client, SourceError> {
     let info = client.get_connection_info().clone();
     // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
     let settings = info.redis_settings().clone().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP2);
+    install_provider();
     Client::open(info.set_redis_settings(settings)).map_err(|error| failure("configuring the client", error))
+}
+
+/// Selects the cryptography of rustls, unless the program has selected one. If several are compiled in and none is
+/// selected, rustls panics on connecting.
+fn install_provider() {
+    #[cfg(feature = "tls")]
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
 }
 
 fn of_url(url: &str) -> Result<Client, SourceError> {
@@ -120,7 +131,14 @@ impl Connection {
         }
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.response_timeout));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let connecting = async {
+            let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            // Without a password, the client reads nothing. Every user may send this command.
+            match redis::cmd("HELLO").query_async::<Value>(&mut connection).await {
+                Err(error) if error.code().is_none_or(|code| code == "NOAUTH") => Err(error),
+                _ => Ok(connection),
+            }
+        };
         let address = self.client.get_connection_info().addr();
         let connection = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let connection = connection.map_err(|_| silent(address, CONNECT_TIMEOUT))?;
@@ -209,6 +227,12 @@ mod tests {
         let error = of_url("redis://localhost?protocol=resp3").unwrap_err().to_string();
         assert!(error.contains("unknown parameter `protocol`"), "{error}");
         assert!(of_url("redis+unix:/run/redis.sock").is_ok());
+    }
+
+    #[test]
+    fn tls_has_a_cryptography_in_a_program_with_several() {
+        client("rediss://localhost".into()).unwrap();
+        assert!(rustls::crypto::CryptoProvider::get_default().is_some());
     }
 
     #[tokio::test]

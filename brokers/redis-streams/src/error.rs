@@ -18,8 +18,8 @@ pub(crate) fn failure(doing: &str, error: RedisError) -> SourceError {
 pub(crate) fn unconnected(address: &ConnectionAddr, error: RedisError) -> SourceError {
     let doing = connecting_to(address);
     let text = match error.kind() {
-        ErrorKind::Io => format!("{doing}: {error}; {}", unreached(&error.to_string())),
-        ErrorKind::Parse => format!("{doing}: no answer of Redis ({error}); check the host and the port"),
+        ErrorKind::Io => format!("{doing}: {error}; {}", of_transport(&error.to_string())),
+        ErrorKind::Parse => format!("{doing}: no answer of Redis ({error}); check the host and the port, and {BY_TLS}"),
         _ => return failure(&doing, error),
     };
     SourceError::new(SourceErrorKind::Transient, text).with_cause(error)
@@ -27,12 +27,30 @@ pub(crate) fn unconnected(address: &ConnectionAddr, error: RedisError) -> Source
 
 /// Creates the error of a connection attempt without an answer.
 pub(crate) fn silent(address: &ConnectionAddr, waited: Duration) -> SourceError {
+    // Redis waits for the end of a line.
+    let tls = match address {
+        ConnectionAddr::TcpTls { .. } => "; if it does not answer by TLS, use `redis://`",
+        _ => "",
+    };
     let text = format!(
         "{}: no answer within {waited:?}; check that the server is not overloaded, that the host and the port are its own, and the \
-         network",
+         network{tls}",
         connecting_to(address)
     );
     SourceError::new(SourceErrorKind::Transient, text)
+}
+
+const BY_TLS: &str = "whether it requires TLS (`rediss://`)";
+
+/// Returns the remedy for a connection that failed or ended.
+fn of_transport(cause: &str) -> &'static str {
+    if cause.contains("invalid peer certificate") {
+        "name the authority of this certificate in a client of your own, by `Server::on_client`"
+    } else if cause.contains("corrupt message") {
+        "the server does not answer by TLS: use `redis://`, or the port for TLS"
+    } else {
+        unreached(cause)
+    }
 }
 
 fn connecting_to(address: &ConnectionAddr) -> String {
@@ -66,6 +84,9 @@ fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'s
     }
     if has_code("NOPERM") || text.contains("can't run this command") || text.contains("no permissions") {
         return (Fatal, "; the docs of `idempotent-redis-streams` list the commands that the user must be granted");
+    }
+    if text.contains("DB index") {
+        return (Fatal, "; select another database in the URL, or raise `databases` in redis.conf");
     }
     if text.contains("unknown command") || text.contains("Unknown Redis command") {
         return (Fatal, "; use Redis 6.2 or later, or Valkey");

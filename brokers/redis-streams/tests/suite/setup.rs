@@ -1,5 +1,5 @@
 //! Errors when a source connects or reads.
-use idempotent_harness::servers::RedisServer;
+use idempotent_harness::servers::{CLOSED, HTTP, RedisServer, SILENT, stranger};
 use idempotent_mq::{OutboundMessage, Publish, Redrive, Source, SourceErrorKind};
 use idempotent_redis_streams::{Server, StartPosition, StreamsDeadLetters, StreamsPublisher, StreamsSource};
 
@@ -98,42 +98,59 @@ async fn a_new_group_starts_as_configured_and_an_existing_one_continues() {
     assert_ne!(new().connect().await.unwrap().consumer(), source.consumer());
 }
 
-#[tokio::test]
-async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
-    // A server that sends these bytes to its only client, or nothing.
-    let greets = |bytes: Option<&'static [u8]>| {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let task = std::thread::spawn(move || {
-            let (mut client, _) = listener.accept().unwrap();
-            match bytes {
-                Some(bytes) => std::io::Write::write_all(&mut client, bytes).unwrap(),
-                // Until the client gives up.
-                None => drop(std::io::copy(&mut client, &mut std::io::sink())),
-            }
-        });
-        (address, task)
-    };
-    let servers = [greets(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n")), greets(Some(b"")), greets(None)];
-    let [other, closed, quiet] = servers.each_ref().map(|(address, _)| address.as_str());
-    for (address, words) in [
-        ("127.0.0.1:1", ["onnection refused", "check that the server is running, and the port"]),
-        ("no.such.host.invalid:7", ["lookup", "check the host name"]),
-        (other, ["no answer of Redis", "check the host and the port"]),
-        (closed, ["connecting to", "closes the connection"]),
-        (quiet, ["no answer within 2s", "the host and the port are its own"]),
-    ] {
-        let url = format!("redis://:hush-hush@{address}");
-        let error = StreamsSource::builder(url, "orders", "billing").connect().await.unwrap_err();
-        assert_eq!(error.kind(), SourceErrorKind::Transient, "{error}");
-        for word in words.into_iter().chain([address]) {
+/// Connects by each URL, and checks the kind of the error, the words in its text, and that no password is shown.
+async fn all_are_explained(kind: SourceErrorKind, cases: &[(String, &[&str])]) {
+    for (url, words) in cases {
+        let builder = StreamsSource::builder(&**url, "orders", "billing");
+        assert!(!format!("{builder:?}").contains("hush-hush"), "{builder:?}");
+        let error = builder.connect().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        for word in *words {
             assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
         }
-        assert!(!format!("{error:?}").contains("hush-hush"), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("hush-hush"), "{error:?}");
     }
-    for (_, task) in servers {
-        task.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    let servers = [RedisServer::builder().tls().start(), RedisServer::start()];
+    let [secured, plain] = servers.each_ref().map(RedisServer::address);
+    let [silent, closed, http] = [SILENT, CLOSED, HTTP].map(stranger);
+    // Without a password, the client sends nothing by itself.
+    for login in [":hush-hush@", ""] {
+        let url = |scheme: &str, address: &str| format!("{scheme}://{login}{address}");
+        let cases: [(String, &[&str]); 9] = [
+            (
+                url("redis", "127.0.0.1:1"),
+                &["127.0.0.1:1", "onnection refused", "check that the server is running, and the port"],
+            ),
+            (url("redis", "no.such.host.invalid:7"), &["no.such.host.invalid:7", "lookup", "check the host name"]),
+            (url("redis", &http), &[&http, "no answer of Redis", "check the host and the port"]),
+            (url("redis", &closed), &[&closed, "closes the connection", "whether it requires TLS"]),
+            (url("redis", &silent), &[&silent, "no answer within 2s", "the host and the port are its own"]),
+            (url("redis", &secured), &[&secured, "whether it requires TLS"]),
+            // Redis answers this only if there is a line break in the random bytes.
+            (url("rediss", &plain), &[&plain, "does not answer by TLS", "use `redis://`"]),
+            (url("rediss", &http), &[&http, "corrupt message", "does not answer by TLS: use `redis://`"]),
+            (url("rediss", &secured), &[&secured, "invalid peer certificate", "`Server::on_client`"]),
+        ];
+        all_are_explained(SourceErrorKind::Transient, &cases).await;
     }
+}
+
+#[tokio::test]
+async fn each_refusal_of_the_server_names_its_cause_and_remedy() {
+    let servers = [RedisServer::builder().password("right").start(), RedisServer::start()];
+    let [secured, plain] = servers.each_ref().map(RedisServer::address);
+    let login = "check user and password in the URL";
+    let cases: [(String, &[&str]); 4] = [
+        (format!("redis://:hush-hush@{secured}"), &[&secured, "authentication failed", login]),
+        (format!("redis://{secured}"), &[&secured, "NOAUTH", login]),
+        (format!("redis://nobody:hush-hush@{plain}"), &[&plain, "authentication failed", login]),
+        (format!("redis://{plain}/99"), &[&plain, "DB index is out of range", "raise `databases` in redis.conf"]),
+    ];
+    all_are_explained(SourceErrorKind::Fatal, &cases).await;
 }
 
 #[tokio::test]

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use async_trait::async_trait;
 use idempotent_core::Policy;
 use idempotent_mq::{
-    Delivery, KeyFrom, Message, Messages, Received, Settle, Settlement, Source, SourceCapabilities, SourceError,
-    SourceErrorKind,
+    Delivery, DeliveryResult, KeyFrom, LogError, LoggedDelivery, Message, MessageLog, Messages, Received, SenderState,
+    Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind,
 };
 
 use crate::broker::SimulatedSource;
 use crate::world::{Job, World, ms, secs};
 
-/// The call that panics.
-#[derive(Clone, Copy, PartialEq)]
+/// The call that panics: on arrival, or on settlement.
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
     Receive,
     Settle,
@@ -59,6 +59,22 @@ impl Settle<<SimulatedSource as Source>::Tag> for PanickingSettler {
     }
 }
 
+/// A log that panics when it records deliveries, or results.
+#[derive(Debug)]
+struct PanickingLog(Call);
+
+#[async_trait]
+impl MessageLog for PanickingLog {
+    async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
+        assert!(self.0 != Call::Receive, "as told");
+        Ok(vec![SenderState::Unconfirmed; receipts.len()])
+    }
+    async fn concluded(&self, _: &LoggedDelivery, _: DeliveryResult) -> Result<(), LogError> {
+        assert!(self.0 != Call::Settle, "as told");
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn a_source_that_panics_stops_its_consumer_with_an_error() {
     let world = World::new();
@@ -92,4 +108,25 @@ async fn a_settler_that_panics_leaves_one_delivery_unsettled_and_the_consumer_co
     assert_eq!((counts.received, counts.acked, counts.unsettled, runs.load(SeqCst)), (3, 2, 1, 3));
     process.stop().await;
     assert!(process.task.is_finished(), "the drain waits for a worker that is gone");
+}
+
+#[tokio::test]
+async fn a_message_log_that_panics_at_a_delivery_stops_its_consumer_and_at_a_result_leaves_one_unsettled() {
+    for call in [Call::Receive, Call::Settle] {
+        let world = World::new();
+        let handling = Job::ok(&world, ms(1)).by_id();
+        let log = Arc::new(PanickingLog(call));
+        let mut process = world.consume_by(Policy::new(), handling, |builder| builder.log(log)).await;
+        world.broker.send_all(&["m1"]);
+        world.clock.advance(secs(60)).await;
+        let counts = process.counts();
+        assert_eq!((counts.acked, process.task.is_finished()), (0, call == Call::Receive));
+        if call == Call::Settle {
+            assert_eq!((counts.received, counts.unsettled), (1, 1));
+            process.stop().await;
+            continue;
+        }
+        let error = process.task.await.unwrap().unwrap_err();
+        assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("panicked"), "{error}");
+    }
 }

@@ -11,9 +11,21 @@ fn a_key_that_panics_reaches_the_caller_before_the_claim() {
     async fn charge(executor: &Executor, order: Vec<u32>) -> Result<u32, AppError> {
         Ok(order[0])
     }
+    /// A part of a key whose own code panics.
+    struct Account;
+    impl KeyPart for Account {
+        fn write_to(&self, _: &mut Parts) {
+            panics()
+        }
+    }
+    #[idempotent(key = account, with = executor)]
+    async fn close(executor: &Executor, account: Account) -> Result<(), AppError> {
+        Ok(drop(account))
+    }
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         assert!(AssertUnwindSafe(charge(&worker.executor, Vec::new())).catch_unwind().await.is_err());
+        assert!(AssertUnwindSafe(close(&worker.executor, Account)).catch_unwind().await.is_err());
         let counts = worker.executor.counts();
         assert_eq!((counts.deliveries(), counts.ended(), world.asked(StoreOperation::Claim).len()), (0, 0, 0));
     });
