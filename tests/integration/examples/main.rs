@@ -1,5 +1,6 @@
 //! Tests of the examples from outside, as programs on private servers.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+mod apalis;
 mod brokers;
 mod browser;
 mod console;
@@ -19,12 +20,14 @@ mod order_timeout;
 mod outbox;
 mod payment_callback;
 mod pgmq;
+mod poem;
 mod rabbitmq;
 mod redis_streams;
 mod redrive;
 mod rest;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+mod schedule;
 #[cfg(feature = "sqs")]
 mod sqs;
 mod tiers;

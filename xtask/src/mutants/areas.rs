@@ -116,7 +116,7 @@ pub(super) const AREAS: [Area; 18] = [
         &[],
     ),
     area(("otel", "idempotent-otel"), "operate/otel/src", TEXTS, &[&["--lib", "--features", "mq"], SUITE], &[]),
-    area(("alert", "idempotent-alert"), "operate/alert/src", &[], &[UNIT, SUITE], &[]),
+    area(("alert", "idempotent-alert"), "operate/alert/src", &[], &[&["--lib", "--features", "email"], SUITE], &[]),
     area(("rabbitmq", "idempotent-rabbitmq"), "brokers/rabbitmq/src", TEXTS, &[UNIT, SUITE], &[]),
     area(("kafka", "idempotent-kafka"), "brokers/kafka/src", TEXTS, &[UNIT, SUITE], &[]),
     area(("nats", "idempotent-nats"), "brokers/nats/src", TEXTS, &[UNIT, SUITE], &[]),
