@@ -113,7 +113,9 @@ pub(crate) fn remedy(code: Code) -> Option<&'static str> {
             "a message is compressed by a codec that this build lacks; enable the feature `zstd`"
         }
         Code::BadCompression | Code::BadMessage => "a message is damaged; move the offset of the group past it",
-        Code::MessageSizeTooLarge => "raise `message.max.bytes` of the client and of the topic, or send a shorter body",
+        Code::MessageSizeTooLarge => {
+            "raise `message.max.bytes` of the client and `max.message.bytes` of the topic, or send a shorter body"
+        }
         _ => return None,
     })
 }

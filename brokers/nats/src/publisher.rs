@@ -160,6 +160,12 @@ fn classify(kind: Kind, refusal: Option<&jetstream::Error>) -> (PublishErrorKind
         (Kind::TimedOut | Kind::BrokenPipe, _) => (Unconfirmed, ""),
         (Kind::MaxAckPending, _) => (Unsent, ""),
         (_, Some(refusal)) if is_undecided(refusal) => (Unconfirmed, ""),
+        (_, Some(refusal)) if refusal.error_code() == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM => {
+            (Refused, "; raise `max_msg_size` of the stream, or send a shorter body")
+        }
+        (_, Some(refusal)) if refusal.error_code() == ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM => {
+            (Refused, "; send shorter headers")
+        }
         // A stream that is full.
         (_, Some(refusal)) if refusal.error_code() == ErrorCode::STREAM_STORE_FAILED => (Refused, ""),
         // No leader, no resources, or a server that is starting.

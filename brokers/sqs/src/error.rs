@@ -179,6 +179,7 @@ fn refused(code: &str, message: &str) -> (Consequence, String) {
         "ReceiptHandleIsInvalid" | "MessageNotInflight" => (Gone, OVER),
         "InvalidParameterValue" if is_over => (Gone, OVER),
         "InvalidParameterValue" if message.contains("must be shorter") => (Refused, SHORTER),
+        "BatchRequestTooLong" => (Refused, SHORTER),
         "InvalidMessageContents" => (Refused, "SQS refuses the request"),
         "AccessDenied" | "AccessDeniedException" | "NotAuthorized" => (Permanent, ALLOW),
         "AuthFailure"
@@ -235,6 +236,7 @@ mod tests {
             ("InvalidClientTokenId", "", (Fatal, Refused)),
             ("KmsDisabled", "", (Fatal, Refused)),
             ("InvalidMessageContents", "", (SourceErrorKind::Refused, Refused)),
+            ("AWS.SimpleQueueService.BatchRequestTooLong", "", (SourceErrorKind::Refused, Refused)),
             ("", "", (Fatal, Refused)),
             ("AWS.SimpleQueueService.MessageNotInflight", "", (Gone, Refused)),
             ("ReceiptHandleIsInvalid", "", (Gone, Refused)),

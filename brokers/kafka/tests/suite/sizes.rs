@@ -1,20 +1,21 @@
-//! Copies near the largest size that a topic accepts.
-use idempotent_kafka::{KafkaDeadLetters, KafkaSource};
-use idempotent_mq::{DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
+//! Messages and their copies near the largest size that a topic accepts.
+use idempotent_kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource};
+use idempotent_mq::{
+    DeadLetters, OutboundMessage, Publish, PublishErrorKind, Redrive, Settlement, Source, SourceErrorKind,
+};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::messages::{because, record};
 use crate::world::{GROUP, World, ms, one, receive, retry, settle, simulated};
 
-/// The largest record that the source produces.
+/// The largest record that the source and the publisher produce.
 const MOST: usize = 20_000;
 
 /// A broker with a source that produces records up to the limit.
 async fn limited(retries: bool) -> (World, KafkaSource) {
     let world = World::new(1).await;
-    let server = format!("{}?message.max.bytes={MOST}", world.url());
-    let mut builder = KafkaSource::builder(server, "orders", GROUP).declare(1);
+    let mut builder = KafkaSource::builder(world.limited_url(), "orders", GROUP).declare(1);
     if retries {
         builder = builder.retry_topic("again");
     }
@@ -23,6 +24,10 @@ async fn limited(retries: bool) -> (World, KafkaSource) {
 }
 
 impl World {
+    fn limited_url(&self) -> String {
+        format!("{}?message.max.bytes={MOST}", self.url())
+    }
+
     /// Sends a body of this size with a header.
     async fn sized(&self, size: usize) {
         let headers = OwnedHeaders::new().insert(Header { key: "trace", value: Some(&[b'h'; 500]) });
@@ -48,6 +53,39 @@ fn size(record: &OwnedMessage) -> usize {
 fn omitted(record: &OwnedMessage) -> Option<String> {
     let omitted = record.headers().unwrap().iter().find(|header| header.key == "idempotent-omitted")?;
     Some(String::from_utf8(omitted.value.unwrap().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_published_message_of_the_size_limit_arrives_and_one_byte_more_is_refused_by_name() {
+    let (world, mut source) = limited(false).await;
+    let publisher = KafkaPublisher::new(world.limited_url());
+    let mut arrived = 0;
+    let mut publish = async |body: usize| {
+        let message = OutboundMessage::new("orders", "m", vec![b'x'; body]).aggregate("a").header("trace", [b'h'; 500]);
+        publisher.publish(&[message]).await.pop().unwrap()?;
+        let held = one(&mut source).await;
+        assert_eq!(held.0.body.len(), body);
+        settle(&source, &held, Settlement::Ack).await;
+        arrived += 1;
+        Ok::<_, idempotent_mq::PublishError>(size(&record(&world, "orders", arrived - 1)))
+    };
+    let largest = MOST - (publish(1_000).await.unwrap() - 1_000);
+    for (body, expected) in [(largest - 1, MOST - 1), (largest, MOST)] {
+        assert_eq!(publish(body).await.unwrap(), expected);
+    }
+    let error = publish(largest + 1).await.unwrap_err();
+    assert_eq!(error.kind(), PublishErrorKind::Refused, "{error}");
+    for part in ["`orders`", "`message.max.bytes` of the client", "`max.message.bytes` of the topic", "a shorter body"]
+    {
+        assert!(error.to_string().contains(part), "{part} is not in: {error}");
+    }
+    // Nothing of the refused message is stored before the next one.
+    publish(1).await.unwrap();
+    let (cluster, url) = simulated();
+    cluster.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+    let message = OutboundMessage::new("orders", "m", "larger than the topic permits");
+    let error = KafkaPublisher::new(&*url).publish(&[message]).await.pop().unwrap().unwrap_err();
+    assert!(error.kind() == PublishErrorKind::Refused && error.to_string().contains("of the topic"), "{error}");
 }
 
 #[tokio::test]
@@ -119,7 +157,7 @@ async fn a_letter_that_the_broker_refuses_loses_a_part_only_because_of_its_size(
     use RDKafkaRespErr::{RD_KAFKA_RESP_ERR_INVALID_RECORD as OTHER, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE as SIZE};
     let (cluster, url) = simulated();
     let mut source = KafkaSource::connect(&*url, "orders", GROUP).await.unwrap();
-    let publisher = idempotent_kafka::KafkaPublisher::new(&*url);
+    let publisher = KafkaPublisher::new(&*url);
     let long = "m".repeat(1_001);
     for (id, errors, is_settled) in [
         ("headers", &[SIZE][..], true),
@@ -127,8 +165,8 @@ async fn a_letter_that_the_broker_refuses_loses_a_part_only_because_of_its_size(
         (&*long, &[SIZE, SIZE], true),
         ("none", &[OTHER], false),
     ] {
-        let message = idempotent_mq::OutboundMessage::new("orders", id, "body").header("trace", "1");
-        idempotent_mq::Publish::publish(&publisher, &[message]).await.pop().unwrap().unwrap();
+        let message = OutboundMessage::new("orders", id, "body").header("trace", "1");
+        publisher.publish(&[message]).await.pop().unwrap().unwrap();
         let held = receive(&mut source, 1).await.pop().unwrap();
         cluster.request_errors(RDKafkaApiKey::Produce, errors);
         let settled = source.settler().settle(&held.0, &held.1, &because("no stock")).await;

@@ -1,13 +1,17 @@
-//! Dead letters that are larger than the server accepts.
+//! Messages and their copies near the largest size that the server or a stream accepts.
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::NatsServer;
-use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, StoredLetter};
-use idempotent_nats::JetStreamDeadLetters;
+use idempotent_mq::{
+    DeadLetter, DeadLetters, OutboundMessage, PublishErrorKind, Redrive, Settlement, Source, SourceErrorKind,
+    StoredLetter,
+};
+use idempotent_nats::{JetStreamDeadLetters, JetStreamPublisher};
 
+use crate::publisher::publish;
 use crate::world::{World, one, settle};
 
 /// The largest message that the server of these tests accepts.
@@ -19,7 +23,7 @@ async fn limited() -> World {
     World::on(NatsServer::with(&format!("max_payload: {LIMIT}"))).await
 }
 
-/// A letter as the stream of the dead letters stores it.
+/// A message as a stream stores it.
 pub(crate) struct Stored {
     headers: HeaderMap,
     /// The length of all headers in bytes.
@@ -51,17 +55,86 @@ impl World {
         let letter = DeadLetter::because("no stock", Timestamp(9));
         settle(&source.settler(), &held, Settlement::DeadLetter(letter)).await;
         source.close().await;
+        self.newest("ORDERS-dead").await
+    }
 
-        let dead = self.client.get_stream("ORDERS-dead").await.unwrap();
-        let raw: serde_json::Value = {
-            let last = dead.get_info().await.unwrap().state.last_sequence;
-            let request = serde_json::json!({ "seq": last });
-            self.client.request("STREAM.MSG.GET.ORDERS-dead", &request).await.unwrap()
-        };
+    /// Returns the newest message of a stream.
+    async fn newest(&self, name: &str) -> Stored {
+        let stream = self.client.get_stream(name).await.unwrap();
+        let last = stream.get_info().await.unwrap().state.last_sequence;
+        let request = serde_json::json!({ "seq": last });
+        let raw: serde_json::Value = self.client.request(format!("STREAM.MSG.GET.{name}"), &request).await.unwrap();
         let bytes = |name: &str| STANDARD.decode(raw["message"][name].as_str().unwrap_or_default()).unwrap();
-        let headers = dead.direct_get(raw["message"]["seq"].as_u64().unwrap()).await.unwrap().headers;
+        let headers = stream.get_raw_message(last).await.unwrap().headers;
         Stored { headers, length: bytes("hdrs").len(), body: bytes("data") }
     }
+}
+
+#[tokio::test]
+async fn a_published_message_of_each_size_limit_is_stored_and_one_byte_more_is_refused_by_name() {
+    const STREAM: i32 = 8 * 1024;
+    let stream_limit = usize::try_from(STREAM).unwrap();
+    for (limit, remedy) in [
+        (LIMIT, "raise `max_payload` of the server, or send a shorter body"),
+        (stream_limit, "raise `max_msg_size` of the stream, or send a shorter body"),
+        (HEADERS, "send shorter headers"),
+    ] {
+        let world = if limit == HEADERS { World::new().await } else { limited().await };
+        world.source().await;
+        if limit == stream_limit {
+            let mut config = world.client.get_stream("ORDERS").await.unwrap().cached_info().config.clone();
+            config.max_message_size = STREAM;
+            world.client.update_stream(config).await.unwrap();
+        }
+        let publisher = JetStreamPublisher::new(world.server.url());
+        let mut number = 0;
+        // Returns the size of the whole message.
+        let mut sized = async |length: usize| {
+            number += 1;
+            let (header, body) = if limit == HEADERS { (length, 0) } else { (0, length) };
+            let message = OutboundMessage::new("orders.new", format!("m-{number}"), vec![b'x'; body]);
+            publish(&publisher, message.header("trace", "t".repeat(header))).await?;
+            let Stored { length, body, .. } = world.newest("ORDERS").await;
+            Ok::<_, idempotent_mq::PublishError>(length + body.len())
+        };
+        let room = limit - sized(0).await.unwrap();
+        for (length, expected) in [(room - 1, limit - 1), (room, limit)] {
+            assert_eq!(sized(length).await.unwrap(), expected);
+        }
+        let error = sized(room + 1).await.unwrap_err();
+        assert_eq!(error.kind(), PublishErrorKind::Refused, "{error}");
+        assert!(error.to_string().contains("`orders.new`") && error.to_string().contains(remedy), "{error}");
+        sized(1).await.unwrap();
+        assert_eq!(world.open().await.0, 4, "nothing of the refused message is stored");
+    }
+}
+
+#[tokio::test]
+async fn a_redriven_message_of_the_size_limit_is_put_back_and_one_byte_more_stays_among_the_dead_letters() {
+    let world = limited().await;
+    let redriven = async |number: u32, body: usize| {
+        world.buried(&format!("m-{number}"), &[], vec![b'x'; body]).await;
+        let mut letters = JetStreamDeadLetters::new(world.server.url(), "ORDERS");
+        let StoredLetter { delivery, .. } = letters.next().await.unwrap().unwrap();
+        assert_eq!(delivery.body.len(), body);
+        assert!(letters.put_back().await?);
+        let mut source = world.source().await;
+        let held = one(&mut source).await;
+        assert_eq!((held.0.body.len(), held.0.id.as_deref()), (body, Some(&*format!("m-{number}"))));
+        settle(&source.settler(), &held, Settlement::Ack).await;
+        source.close().await;
+        let Stored { length, body, .. } = world.newest("ORDERS").await;
+        Ok::<_, idempotent_mq::SourceError>(length + body.len())
+    };
+    let room = LIMIT - redriven(1, 0).await.unwrap();
+    for (number, body, expected) in [(2, room - 1, LIMIT - 1), (3, room, LIMIT)] {
+        assert_eq!(redriven(number, body).await.unwrap(), expected);
+    }
+    let error = redriven(4, room + 1).await.unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Refused && error.to_string().contains("raise `max_payload`"), "{error}");
+    let mut letters = JetStreamDeadLetters::new(world.server.url(), "ORDERS");
+    assert_eq!((letters.count().await.unwrap(), world.open().await), (1, (0, 0)));
+    assert_eq!(letters.next().await.unwrap().unwrap().delivery.body.len(), room + 1);
 }
 
 #[tokio::test]

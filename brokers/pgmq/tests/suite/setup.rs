@@ -1,5 +1,5 @@
 //! Opening a source: what is created, what is refused, and by which error.
-use idempotent_harness::servers::PostgresServer;
+use idempotent_harness::servers::{CLOSED, HTTP, PostgresServer, SILENT, stranger};
 use idempotent_mq::{DeadLetters, OutboundMessage, Publish, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_pgmq::{PgmqDeadLetters, PgmqPublisher, PgmqSource, PgmqSourceBuilder, Server};
 
@@ -162,43 +162,63 @@ async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 0);
 }
 
-#[tokio::test]
-async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let other = listener.local_addr().unwrap().to_string();
-    let greets = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-    });
-    for (address, words) in [
-        ("127.0.0.1:1", ["refused", "check that the server is running, and the port"]),
-        ("no.such.host.invalid:7", ["lookup", "check the host name"]),
-        (&other, ["no answer of PostgreSQL (unexpected response", "check the host and the port"]),
-    ] {
-        let opened = PgmqSource::connect(format!("pgmq://me:hush@{address}/db"), "orders").await;
-        let error = opened.map(drop).unwrap_err();
-        assert_eq!(error.kind(), SourceErrorKind::Transient, "{error}");
-        for word in words.into_iter().chain([address]) {
+/// Connects by each URL, and checks the kind of the error, the words in its text, and that no password is shown.
+async fn all_are_explained(kind: SourceErrorKind, cases: &[(String, &[&str])]) {
+    for (url, words) in cases {
+        let builder = PgmqSource::builder(&**url, "orders");
+        assert!(!format!("{builder:?}").contains("hush"), "{builder:?}");
+        let error = builder.connect().await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        for word in *words {
             assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
         }
         assert!(!format!("{error:?}").contains("hush"), "{error:?}");
     }
-    greets.join().unwrap();
 }
 
 #[tokio::test]
-async fn a_wrong_user_and_a_missing_database_are_refused_and_no_password_is_shown() {
-    let world = World::new().await;
-    for (url, part) in [
-        (url_of(&world, "nobody_here:hush"), "check the user and `sslmode` in the URL, and pg_hba.conf"),
-        (format!("{}_missing", world.url()), "create the database"),
-    ] {
-        let error = PgmqSource::connect(&*url, "orders").await.map(drop).unwrap_err();
-        assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(part), "{error}");
-        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
-        let builder = format!("{:?}", PgmqSource::builder(&*url, "orders"));
-        assert!(!builder.contains("hush"), "{builder}");
-    }
+async fn a_server_that_cannot_be_reached_is_named_with_cause_and_remedy() {
+    let [silent, closed, http] = [SILENT, CLOSED, HTTP].map(stranger);
+    let at = |address: &str| format!("pgmq://me:hush@{address}/db");
+    let cases: [(String, &[&str]); 5] = [
+        (at("127.0.0.1:1"), &["127.0.0.1:1", "refused", "check that the server is running, and the port"]),
+        (at("no.such.host.invalid:7"), &["no.such.host.invalid:7", "lookup", "check the host name"]),
+        (at(&http), &[&http, "no answer of PostgreSQL (unexpected response", "check the host and the port"]),
+        (at(&closed), &[&closed, "closes the connection: check the host and port, whether it requires TLS"]),
+        (at(&silent), &[&silent, "no connection within 5 s", "the host and the port are its own"]),
+    ];
+    all_are_explained(SourceErrorKind::Transient, &cases).await;
+}
+
+/// Rules of pg_hba.conf. `hostssl` refuses a login without TLS, and the client does not support `gss`.
+const RULES: &str = "host all secured 127.0.0.1/32 scram-sha-256\nhost all kerberos 127.0.0.1/32 gss\n\
+                     hostssl all by_tls 127.0.0.1/32 trust\nhost all postgres 127.0.0.1/32 trust\n";
+
+#[tokio::test]
+async fn each_refusal_of_the_server_names_its_cause_and_remedy() {
+    let refusing = || {
+        let server = PostgresServer::start();
+        server.psql("postgres", "CREATE ROLE secured LOGIN PASSWORD 'right'");
+        let folder = server.psql("postgres", "SHOW data_directory");
+        std::fs::write(format!("{folder}/pg_hba.conf"), RULES).unwrap();
+        server.restart();
+        server
+    };
+    let server = tokio::task::spawn_blocking(refusing).await.unwrap();
+    let (address, url) = (server.address(), pgmq_url(&server.url()));
+    let user = |user: &str| url.replace("postgres@", &format!("{user}:hush@"));
+    let cases: [(String, &[&str]); 6] = [
+        (user("secured"), &[&address, "password authentication failed", "check the user and the password in the URL"]),
+        (
+            user("nobody"),
+            &[&address, "no pg_hba.conf entry", "check the user and `sslmode` in the URL, and pg_hba.conf"],
+        ),
+        (user("by_tls"), &[&address, "no encryption", "check the user and `sslmode` in the URL, and pg_hba.conf"]),
+        (user("kerberos"), &[&address, "authentication method: 7", "let the user log in by a password"]),
+        (pgmq_url(&server.url_of("nowhere")), &[&address, "\"nowhere\" does not exist", "create the database"]),
+        (format!("{url}?sslmode=require"), &[&address, "does not support TLS", "check `sslmode`"]),
+    ];
+    all_are_explained(SourceErrorKind::Fatal, &cases).await;
 }
 
 #[tokio::test]

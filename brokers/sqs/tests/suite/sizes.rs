@@ -1,8 +1,10 @@
-//! Dead letters near the largest size that their queue accepts.
+//! Messages and dead letters near the largest size that their queue accepts.
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Redrive, Settlement, Source, SourceErrorKind};
-use idempotent_sqs::SqsSource;
+use idempotent_mq::{
+    DeadLetter, OutboundMessage, Publish, PublishErrorKind, Redrive, Settlement, Source, SourceErrorKind,
+};
 use idempotent_sqs::aws_sdk_sqs::types::{Message, MessageAttributeValue, QueueAttributeName};
+use idempotent_sqs::{SqsPublisher, SqsSource};
 
 use crate::world::{World, one, settle};
 
@@ -60,6 +62,38 @@ impl World {
             .await
             .unwrap();
         letter
+    }
+}
+
+/// The emulator counts the body only, and SQS the attributes, too.
+#[tokio::test]
+async fn a_published_message_of_the_size_limit_arrives_and_one_byte_more_is_refused_by_name() {
+    // The size of a binary body grows by a third.
+    let binary = MOST / 4 * 3;
+    for (most, byte, sizes) in [
+        (MOST, b'x', [MOST - 1, MOST, MOST + 1]),
+        (MOST, 0, [binary - 1, binary, binary + 1]),
+        (1 << 20, b'x', [(1 << 20) - 1, 1 << 20, (1 << 20) + 1]),
+    ] {
+        let (world, mut source) = World::limited(most, most).await;
+        let publisher = SqsPublisher::new(world.client.clone());
+        let publish = async |size: usize| {
+            let message = OutboundMessage::new(&*world.name, "m", vec![byte; size]);
+            publisher.publish(&[message]).await.pop().unwrap()
+        };
+        for size in &sizes[..2] {
+            publish(*size).await.unwrap();
+            let held = one(&mut source).await;
+            assert!(held.0.body == vec![byte; *size], "a body of {size} bytes is another one");
+            settle(&source.settler(), &held, Settlement::Ack).await;
+        }
+        let error = publish(sizes[2]).await.unwrap_err();
+        assert_eq!(error.kind(), PublishErrorKind::Refused, "{error}");
+        let limit = format!("than {most} bytes");
+        for part in [&*world.name, &limit, "send a shorter message, or raise `MaximumMessageSize` of the queue"] {
+            assert!(error.to_string().contains(part), "{part} is not in: {error}");
+        }
+        assert_eq!(world.open().await, 0, "nothing of the refused message is stored");
     }
 }
 

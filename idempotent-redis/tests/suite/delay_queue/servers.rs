@@ -249,8 +249,27 @@ async fn invalid_settings_and_evicting_servers_are_refused_with_a_remedy() {
     server.command(&["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"]);
     assert!(refused("t", |builder| builder).await.contains("noeviction"));
     DelayQueue::builder(server.url(), "t").allow_eviction(true).connect().await.unwrap();
-    let nowhere = DelayQueue::connect("redis://127.0.0.1:1", "t").await.unwrap_err();
-    assert_eq!(nowhere.kind(), DelayErrorKind::NotApplied, "{nowhere}");
     let strange = DelayQueue::connect("amqp://localhost", "t").await.unwrap_err();
     assert_eq!(strange.kind(), DelayErrorKind::Refused, "{strange}");
+}
+
+#[tokio::test]
+async fn an_error_of_connecting_names_the_address_the_cause_and_the_remedy() {
+    use DelayErrorKind::{NotApplied, Refused};
+    let servers = [RedisServer::start(), RedisServer::builder().password("right").start()];
+    let [plain, secured] = servers.each_ref().map(RedisServer::address);
+    for (address, path, kind, words) in [
+        ("127.0.0.1:1", "", NotApplied, ["refused", "check that the server is running, and the port"]),
+        ("no.such.host.invalid:7", "", NotApplied, ["lookup", "check the host name"]),
+        (&secured, "", Refused, ["WRONGPASS", "check user and password in the URL"]),
+        (&plain, "/99", Refused, ["DB index is out of range", "database 99 does not exist; raise `databases`"]),
+    ] {
+        let login = if path.is_empty() { ":hunter2@" } else { "" };
+        let error = DelayQueue::connect(format!("redis://{login}{address}{path}"), "t").await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        for word in [&words[..], &[address]].concat() {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
 }

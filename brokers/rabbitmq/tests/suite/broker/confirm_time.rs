@@ -1,46 +1,16 @@
 //! The default time to wait for a confirm, on a clock that the test moves.
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{OutboundMessage, Publish};
 use idempotent_rabbitmq::RabbitPublisher;
 use tokio::task::yield_now;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::broker::publisher::PUBLISH;
-use crate::broker::world::{SERVER, World, ms, within};
+use crate::broker::world::{Lines, SERVER, World, ms, within};
 
 const DEFAULT: Duration = Duration::from_secs(5);
-
-static UNCONFIRMED: AtomicBool = AtomicBool::new(false);
-
-/// A subscriber that notes the warnings of the publisher.
-struct Warnings;
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "idempotent"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &Event<'_>) {
-        UNCONFIRMED.store(true, SeqCst);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// Moves the clock and lets all tasks run that this has woken.
 async fn advance(by: Duration) {
@@ -65,16 +35,17 @@ async fn an_outbox_message_without_a_confirm_is_sent_again_after_five_seconds_by
     publish(&publisher, "first").await;
     proxy.fail_next_with(PUBLISH, Fault::HalfOpen);
     tokio::time::pause();
-    let _warnings = idempotent_harness::logs_to(Warnings);
+    let lines = Lines::default();
+    let _logs = idempotent_harness::logs_to(lines.clone());
     let sent = tokio::spawn(async move { publish(&publisher, "second").await });
     // A runtime with a task to run does not move its clock by itself.
     while proxy.met() == 0 {
         yield_now().await;
     }
     advance(DEFAULT - ms(10)).await;
-    assert!(!UNCONFIRMED.load(SeqCst), "sent again before the default time");
+    assert!(lines.text().is_empty(), "sent again before the default time");
     advance(ms(20)).await;
-    assert!(UNCONFIRMED.load(SeqCst), "not sent again after the default time");
+    assert!(!lines.text().is_empty(), "not sent again after the default time");
     tokio::time::resume();
     within("a confirm", sent).await.unwrap();
     assert_eq!(proxy.passed().connections, 2);
