@@ -176,6 +176,10 @@ fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
         "42P01" => (Permanent, "create the queue by `declare` on the builder, or by `SELECT pgmq.create(…)`"),
         "42883" | "42703" => (Permanent, UPDATE),
         "42501" => (Permanent, GRANT),
+        "25P01" => (
+            Permanent,
+            "the connection has no open transaction; begin one, or move COMMIT and ROLLBACK out of the handler",
+        ),
         READ_ONLY => (Temporary, "the server is read-only, probably a standby; name the primary in the URL"),
         "28P01" => (Permanent, "check the user and the password in the URL"),
         "28000" => (Permanent, "check the user and `sslmode` in the URL, and pg_hba.conf of the server"),

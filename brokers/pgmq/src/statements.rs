@@ -122,21 +122,28 @@ fn object(value: &str) -> String {
     format!("CASE jsonb_typeof({value}) WHEN 'object' THEN {value} ELSE '{{}}'::jsonb END")
 }
 
-/// Returns the statement that deletes a held message in a transaction: id, and deliveries without the settled ones.
-pub(crate) fn delete_in(queue: &QueueName) -> String {
-    format!("DELETE FROM {} WHERE msg_id = $1 AND read_ct - {SETTLED} = $2 RETURNING msg_id", queue.quoted())
+/// Returns the statements that delete a held message in a transaction: by its id, and by its deliveries without the
+/// settled ones. They fail outside of a transaction: a handler may have ended its own, and the deletion would remain.
+pub(crate) fn delete_in(queue: &QueueName, id: i64, delivered: i64) -> String {
+    format!("{IN_TRANSACTION} {} RETURNING msg_id", deletion(queue, id, delivered))
 }
 
-/// Returns the statement that archives a held message in a transaction, with the arguments of [`delete_in`].
-pub(crate) fn archive_in(queue: &QueueName) -> String {
+/// Returns the statements that archive a held message in a transaction, with the arguments of [`delete_in`].
+pub(crate) fn archive_in(queue: &QueueName, id: i64, delivered: i64) -> String {
     format!(
-        "WITH gone AS (DELETE FROM {} WHERE msg_id = $1 AND read_ct - {SETTLED} = $2 \
-         RETURNING msg_id, read_ct, enqueued_at, vt, message, headers) \
+        "{IN_TRANSACTION} WITH gone AS ({} RETURNING msg_id, read_ct, enqueued_at, vt, message, headers) \
          INSERT INTO {} (msg_id, read_ct, enqueued_at, vt, message, headers) \
          SELECT msg_id, read_ct, enqueued_at, vt, message, headers FROM gone RETURNING msg_id",
-        queue.quoted(),
+        deletion(queue, id, delivered),
         queue.quoted_archive()
     )
+}
+
+/// The server refuses a savepoint outside of a transaction.
+const IN_TRANSACTION: &str = "SAVEPOINT idempotent_pgmq; RELEASE SAVEPOINT idempotent_pgmq;";
+
+fn deletion(queue: &QueueName, id: i64, delivered: i64) -> String {
+    format!("DELETE FROM {} WHERE msg_id = {id} AND read_ct - {SETTLED} = {delivered}", queue.quoted())
 }
 
 /// The statement that sends a message: name, message, headers, time of delivery in microseconds since 1970 or null.

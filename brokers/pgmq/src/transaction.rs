@@ -69,12 +69,14 @@ impl PgmqMessage {
     ///
     /// # Errors
     /// - `Gone`: another consumer holds the message, or the message is settled. Roll back.
+    /// - `Fatal`: the connection has no open transaction, for example after a `COMMIT` or `ROLLBACK` of the handler.
+    ///   Nothing is deleted.
     /// - `Fatal`, `Transient`: the statement failed, and PostgreSQL has aborted the transaction.
     ///
     /// # Cancellation
     /// The deletion may be part of the transaction.
     pub async fn delete_in(&self, transaction: &mut PgConnection) -> Result<(), SourceError> {
-        self.run(transaction, delete_in(&self.queue), DELETING).await
+        self.run(transaction, delete_in(&self.queue, self.id, self.delivered), DELETING).await
     }
 
     /// Moves the message to the archive of its queue in this transaction.
@@ -85,12 +87,14 @@ impl PgmqMessage {
     /// # Cancellation
     /// The move may be part of the transaction.
     pub async fn archive_in(&self, transaction: &mut PgConnection) -> Result<(), SourceError> {
-        self.run(transaction, archive_in(&self.queue), ARCHIVING).await
+        self.run(transaction, archive_in(&self.queue, self.id, self.delivered), ARCHIVING).await
     }
 
     async fn run(&self, transaction: &mut PgConnection, sql: String, doing: &str) -> Result<(), SourceError> {
-        let statement = sqlx::query(AssertSqlSafe(sql)).bind(self.id).bind(self.delivered);
-        let rows = statement.fetch_all(transaction).await.map_err(|error| in_transaction(doing, error).source())?;
+        let rows = sqlx::raw_sql(AssertSqlSafe(sql))
+            .fetch_all(transaction)
+            .await
+            .map_err(|error| in_transaction(doing, error).source())?;
         if rows.is_empty() { Err(gone(doing)) } else { Ok(()) }
     }
 }

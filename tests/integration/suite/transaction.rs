@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent::steps::StepError;
-use idempotent::store::{KeyFilter, PageLimits};
+use idempotent::store::{KeyFilter, PageLimits, State, StoreErrorKind};
 use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
@@ -130,6 +130,93 @@ async fn an_unfinished_body_is_rolled_back_however_it_ends() {
     assert_eq!(shop.booked(1).await, 0);
     assert_eq!(book(&shop, 1, 7).await.unwrap(), 7);
     assert_eq!(shop.booked(1).await, 1);
+}
+
+#[tokio::test]
+async fn a_body_that_ends_its_transaction_is_not_taken_for_done_and_runs_again() {
+    /// A statement of the handler, and whether the handler fails.
+    type Script = (&'static str, bool);
+
+    async fn send(order: u64, tx: &mut Tx<'_>, (statement, fails): Script) -> Result<u64, Failure> {
+        effect(tx, order).await?;
+        sqlx::raw_sql(statement).execute(&mut **tx).await?;
+        if fails { Err(Failure::NoStock) } else { Ok(500) }
+    }
+    #[idempotent(key = order, transaction = tx, scope = "inside", with = shop.idem)]
+    async fn inside(shop: &Shop, order: u64, tx: &mut Tx<'_>, script: Script) -> Result<u64, Failure> {
+        send(order, tx, script).await
+    }
+    #[idempotent(key = order, transaction = leased(tx), scope = "leased", with = shop.idem)]
+    async fn leased(shop: &Shop, order: u64, tx: &mut Tx<'_>, script: Script) -> Result<u64, Failure> {
+        send(order, tx, script).await
+    }
+    let shop = Shop::new().await;
+    let mut order = 0;
+    for (statement, left) in [("COMMIT", 1), ("ROLLBACK", 0)] {
+        for (is_leased, fails) in [(false, true), (false, false), (true, true), (true, false)] {
+            order += 1;
+            let of = format!("{statement}, leased {is_leased}, fails {fails}");
+            let deliver = async |script| match is_leased {
+                true => Outcome::capture(leased(&shop, order, script)).await,
+                false => Outcome::capture(inside(&shop, order, script)).await,
+            };
+            let (answer, outcome) = deliver((statement, fails)).await;
+            match answer.unwrap_err() {
+                Failure::NoStock if fails => {}
+                Failure::Rejection(Rejection::RolledBack { cause: Some(cause), .. }) if !fails => {
+                    assert_eq!(cause.kind(), StoreErrorKind::TransactionEnded, "{of}: {cause}");
+                }
+                error => panic!("{of}: {error:?}"),
+            }
+            assert!(matches!(outcome, Some(Outcome::Released { .. })), "{of}: {outcome:?}");
+            assert_eq!(shop.booked(order).await, left, "{of}");
+            for expected in [Outcome::Ran, Outcome::Replayed] {
+                let (answer, outcome) = deliver(("SELECT 1", false)).await;
+                assert_eq!((answer.unwrap(), outcome), (500, Some(expected)), "{of}");
+            }
+            assert_eq!(shop.booked(order).await, left + 1, "{of}");
+        }
+    }
+}
+
+/// The failure is recorded after the rollback.
+#[tokio::test]
+async fn the_description_of_a_permanent_failure_is_in_the_record_and_in_the_answer_to_a_duplicate() {
+    #[idempotent(
+        key = order, transaction = tx, scope = "decline", with = shop.idem,
+        permanent = |_| true, describe = |error: &Failure| format!("declined: {error}")
+    )]
+    async fn decline(shop: &Shop, order: u64, tx: &mut Tx<'_>) -> Result<(), Failure> {
+        effect(tx, order).await?;
+        Err(Failure::NoStock)
+    }
+    #[idempotent(
+        key = order, transaction = leased(tx), scope = "decline", with = shop.idem,
+        permanent = |_| true, describe = |error: &Failure| format!("declined: {error}")
+    )]
+    async fn decline_by_a_lease(shop: &Shop, order: u64, tx: &mut Tx<'_>) -> Result<(), Failure> {
+        effect(tx, order).await?;
+        Err(Failure::NoStock)
+    }
+    for is_leased in [false, true] {
+        let shop = Shop::new().await;
+        let deliver = async || match is_leased {
+            true => Outcome::capture(decline_by_a_lease(&shop, 1)).await,
+            false => Outcome::capture(decline(&shop, 1)).await,
+        };
+        let (answer, outcome) = deliver().await;
+        assert!(matches!(answer, Err(Failure::NoStock)), "{answer:?}");
+        assert_eq!((outcome, shop.booked(1).await), (Some(Outcome::Failed), 0));
+        let search = shop.idem.store().capabilities().search.unwrap();
+        let listed = search.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries;
+        let [entry] = &*listed else { panic!("{listed:?}") };
+        let State::Failed { error } = &entry.record.state else { panic!("{entry:?}") };
+        assert_eq!(&**error, "declined: no stock");
+        let (answer, outcome) = deliver().await;
+        let again = answer.unwrap_err().to_string();
+        assert!(again.ends_with(": declined: no stock"), "{again}");
+        assert_eq!(outcome, Some(Outcome::Failed));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,9 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{OutboundMessage, Publish, Settlement, Source, SourceErrorKind};
+use idempotent_mq::{OutboundMessage, Publish, PublishErrorKind, Settlement, Source, SourceErrorKind};
 use idempotent_pgmq::{PgmqPublisher, PgmqSource};
+use sqlx::AssertSqlSafe;
 
 use crate::world::{Database, World, counting, gated, ms, one, pgmq_url, retry, settle, until};
 
@@ -61,6 +62,42 @@ async fn a_consumer_and_a_publisher_follow_the_address_of_a_demoted_primary() {
     until("the publisher follows", async || publish().await.is_ok() && new.number(SENT).await > 0).await;
     until("the consumer follows", async || runs.load(SeqCst) > 1).await;
     running.ended().await.unwrap();
+}
+
+/// The codes are raised by a trigger, so that older servers have all of them.
+#[tokio::test]
+async fn a_session_that_the_server_ended_is_named_and_no_open_connection_is_used_again() {
+    let world = World::new().await;
+    world.execute("SELECT pgmq.create('orders')").await;
+    let publisher = PgmqPublisher::new(world.url());
+    let publish = async |id: &str| publisher.publish(&[OutboundMessage::new("orders", id, "1")]).await.remove(0);
+    let sessions = format!(
+        "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = '{}' AND application_name = 'idempotent'",
+        world.database.name
+    );
+    let sessions = async || {
+        let pids = sqlx::query_scalar::<_, Option<Vec<i32>>>(AssertSqlSafe(sessions.clone()));
+        pids.fetch_one(&world.client).await.unwrap().unwrap_or_default()
+    };
+    for (code, remedy) in
+        [("25P03", "raise this timeout"), ("25P04", "raise this timeout"), ("57P05", "the server ended the connection")]
+    {
+        let (first, second) = tokio::join!(publish("first"), publish("second"));
+        first.and(second).unwrap();
+        let before = sessions().await;
+        assert_eq!(before.len(), 2, "two connections are open");
+        world
+            .execute(&format!(
+                "CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''ended'' \
+                 USING ERRCODE = ''{code}''; END'; CREATE TRIGGER ends BEFORE INSERT ON pgmq.q_orders EXECUTE FUNCTION ends()"
+            ))
+            .await;
+        let error = publish("refused").await.unwrap_err();
+        assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
+        assert!(error.to_string().contains(code) && error.to_string().contains(remedy), "{error}");
+        world.execute("DROP TRIGGER ends ON pgmq.q_orders; DROP FUNCTION ends").await;
+        until("all connections are closed", async || sessions().await.iter().all(|pid| !before.contains(pid))).await;
+    }
 }
 
 #[tokio::test]

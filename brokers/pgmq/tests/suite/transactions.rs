@@ -2,13 +2,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use idempotent_core::{Call, Executor, Identity, Outcome, Scene};
+use idempotent_core::{Call, Executor, Identity, Outcome, Rejection, Scene, StoreErrorKind};
 use idempotent_mq::{Delivery, OutboundMessage, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_pgmq::{PgmqMessage, PgmqPublisher};
 use idempotent_sqlx::{Inbox, InboxTransaction, PostgresStore};
-use sqlx::Postgres;
+use sqlx::{AssertSqlSafe, Postgres};
 
-use crate::world::{World, one, settle, until};
+use crate::world::{LIMIT, World, one, settle, until};
 
 /// The environment variable with the URL, in a process that commits and does not acknowledge.
 const COMMITTER: &str = "IDEMPOTENT_PGMQ_COMMITTER";
@@ -16,14 +16,14 @@ const COMMITTER: &str = "IDEMPOTENT_PGMQ_COMMITTER";
 #[derive(Debug)]
 #[expect(dead_code, reason = "shown when a test fails")]
 enum Failure {
-    Run(idempotent_core::Rejection),
+    Run(Rejection),
     Sql(sqlx::Error),
     Queue(SourceError),
     Own(&'static str),
 }
 
-impl From<idempotent_core::Rejection> for Failure {
-    fn from(rejection: idempotent_core::Rejection) -> Self {
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Self {
         Self::Run(rejection)
     }
 }
@@ -45,10 +45,23 @@ async fn handle(
     delivery: &Delivery,
     end: Result<(), Failure>,
 ) -> (Result<(), Failure>, Option<Outcome>) {
+    handle_with(inbox, delivery, ["", ""], end).await
+}
+
+/// Does as [`handle`] does, and sends statements before and after the deletion.
+async fn handle_with(
+    inbox: &Inbox<Postgres>,
+    delivery: &Delivery,
+    [before, after]: [&str; 2],
+    end: Result<(), Failure>,
+) -> (Result<(), Failure>, Option<Outcome>) {
+    let send = |statement: &str| sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
     let call = Call::new(Identity::new(Scene::Mq, "orders", &delivery.id));
     let run = inbox.run(call, async |mut tx: InboxTransaction<Postgres>| {
         sqlx::query("INSERT INTO effects VALUES (1)").execute(&mut **tx).await.map_err(Failure::Sql)?;
+        send(before).execute(&mut **tx).await.map_err(Failure::Sql)?;
         PgmqMessage::of(delivery).map_err(Failure::Queue)?.delete_in(&mut tx).await.map_err(Failure::Queue)?;
+        send(after).execute(&mut **tx).await.map_err(Failure::Sql)?;
         end
     });
     Outcome::capture(run).await
@@ -70,6 +83,49 @@ async fn effect_record_and_deletion_commit_together_or_not_at_all() {
     assert_eq!(outcome, Some(Outcome::Ran));
     assert_eq!((effects(&world).await, world.open().await), (1, 0));
     settle(&settler, &held, Settlement::Ack).await;
+}
+
+/// The handler writes its effect, sends the first statement, deletes its message, and sends the second statement.
+#[tokio::test]
+async fn a_handler_that_ends_its_transaction_loses_its_message_only_by_a_commit_after_the_deletion() {
+    let world = World::new().await;
+    let inbox = inbox(&world.url()).await;
+    world.execute("CREATE TABLE effects (n int)").await;
+    let mut source = world.builder().visibility_timeout(LIMIT).connect().await.unwrap();
+    let settler = source.settler();
+    for (statements, refused, left) in [
+        (["COMMIT", ""], true, (1, 1)),
+        (["ROLLBACK", ""], true, (0, 1)),
+        (["COMMIT AND CHAIN", ""], false, (1, 1)),
+        (["ROLLBACK AND CHAIN", ""], false, (0, 1)),
+        (["", "ROLLBACK"], false, (0, 1)),
+        // As the documentation of `delete_in` says.
+        (["", "COMMIT"], false, (1, 0)),
+    ] {
+        world.send("17").await;
+        let held = one(&mut source).await;
+        let (answer, outcome) = handle_with(&inbox, &held.0, statements, Ok(())).await;
+        assert!(matches!(outcome, Some(Outcome::Released { .. })), "{statements:?}: {outcome:?}");
+        assert_eq!((effects(&world).await, world.open().await), left, "{statements:?}");
+        match answer.unwrap_err() {
+            Failure::Queue(error) if refused => {
+                assert_eq!(error.kind(), SourceErrorKind::Fatal, "{statements:?}: {error}");
+                assert!(error.to_string().contains("no open transaction"), "{statements:?}: {error}");
+            }
+            Failure::Run(Rejection::RolledBack { cause: Some(cause), .. }) if !refused => {
+                assert_eq!(cause.kind(), StoreErrorKind::TransactionEnded, "{statements:?}: {cause}");
+            }
+            error => panic!("{statements:?}: {error:?}"),
+        }
+        if left.1 == 1 {
+            let (answer, outcome) = handle(&inbox, &held.0, Ok(())).await;
+            answer.unwrap();
+            assert_eq!(outcome, Some(Outcome::Ran), "{statements:?}");
+            assert_eq!((effects(&world).await, world.open().await), (left.0 + 1, 0), "{statements:?}");
+        }
+        settle(&settler, &held, Settlement::Ack).await;
+        world.execute("TRUNCATE effects").await;
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, ReleaseKind, Settled, StateKind,
-    Store, StoreCapabilities, StoreError, StoreErrorKind, TransactionSource, TransactionalRun,
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, ReleaseKind, Settled, State,
+    StateKind, Store, StoreCapabilities, StoreError, StoreErrorKind, TransactionSource, TransactionalRun,
 };
 use sqlx::Transaction;
 
@@ -215,13 +215,23 @@ async fn end<D: InboxDatabase>(
     };
     let failed = match completing.await {
         Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
-        // No other process takes over before the commit.
-        Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => CommitResult::RolledBack(RECORD_CHANGED.into()),
         Ok(lost) => CommitResult::Known(lost),
         Err(error) => CommitResult::failed(&error),
     };
     let _ = store.roll_back(transaction).await;
-    failed
+    match failed {
+        // No other process takes over before the commit, nor has one if the owner still holds the lease.
+        CommitResult::Known(_) if mode == ClaimMode::Inside || holds(&store, &held).await => {
+            CommitResult::RolledBack(RECORD_CHANGED.into())
+        }
+        failed => failed,
+    }
+}
+
+/// Returns whether the owner holds the key. If the record cannot be read, returns false.
+async fn holds<D: InboxDatabase>(store: &D, held: &ClaimHandle) -> bool {
+    let record = store.peek(&held.key).await.ok().flatten();
+    record.is_some_and(|it| matches!(it.state, State::Consuming { owner, .. } if held.is(owner, it.fencing)))
 }
 
 /// Returns the error for a task that was cancelled: nothing was committed.

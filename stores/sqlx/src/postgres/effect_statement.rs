@@ -78,6 +78,9 @@ mod tests {
         for (sql, why) in [
             ("", "another word"),
             ("SELECT 1 FROM claimed", "another word"),
+            ("COMMIT", "another word"),
+            ("ROLLBACK -- INSERT INTO paid SELECT 1 FROM claimed", "another word"),
+            ("DELETE FROM cart USING claimed; COMMIT", "semicolon"),
             ("WITH x AS (SELECT 1) INSERT INTO paid SELECT 1 FROM claimed", "another word"),
             ("INSERT INTO paid SELECT 1 FROM claimed RETURNING id", "RETURNING"),
             ("INSERT INTO paid SELECT 1 FROM claimed;", "semicolon"),

@@ -1,8 +1,9 @@
 //! Panics in other parts that the application provides: keys, split answers, steps, and stores.
 use super::*;
 use async_trait::async_trait;
+use idempotent::key::Parts;
 use idempotent::store::{Claim, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities};
-use idempotent::{Json, Key, Store, StoreError, idempotent, step};
+use idempotent::{Json, Key, KeyPart, Store, StoreError, idempotent, step};
 use idempotent_core::{ClaimHandle, Lease};
 
 #[test]

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use idempotent_core::{
     Claim, ClaimHandle, ClaimMode, DefaultReply, Handler, Identity, Json, Outcome, OwnerToken, Policy, Rejection,
-    Scene, Settled, StateKind, Store,
+    Scene, Settled, StateKind, Store, StoreErrorKind,
 };
+use sqlx::AssertSqlSafe;
 use tokio::sync::Barrier;
 
 use super::world::{Own, Tx, World};
@@ -39,6 +40,47 @@ async fn a_value_that_needs_no_keeping_is_replayed_too() {
         assert_eq!(outcome, Some(expected));
     }
     assert_eq!(world.effects("a").await, 1);
+}
+
+/// The last write of such a run changes no row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_removes_or_changes_its_own_record_is_rolled_back_and_told_the_cause() {
+    let world = World::new().await;
+    let statements = ["DELETE FROM records", "UPDATE records SET owner = id"];
+    // A completion with a short value is sent together with the commit.
+    let values = ["x".to_owned(), "x".repeat(20_000)];
+    for (nth, (change, value)) in
+        statements.iter().flat_map(|change| values.iter().map(move |it| (change, it))).enumerate()
+    {
+        let change = change.replace("records", world.records());
+        for (leased, inbox) in [(false, &world.inbox), (true, &world.leased)] {
+            let (name, of) = (format!("{nth}{leased}"), format!("{change}, {} bytes, leased {leased}", value.len()));
+            for changes in [true, false] {
+                let run = inbox.run(call(&name), async |mut tx: Own| {
+                    world.effect(&mut tx, &name).await?;
+                    if changes {
+                        let changed = sqlx::query(AssertSqlSafe(change.clone())).execute(&mut **tx).await?;
+                        assert!(changed.rows_affected() > 0, "{of}");
+                    }
+                    Ok::<_, Failure>(value.clone())
+                });
+                match (changes, Outcome::capture(run).await) {
+                    (true, (Err(Failure::Rejected(Rejection::RolledBack { cause: Some(cause), .. })), outcome)) => {
+                        assert_eq!(cause.kind(), StoreErrorKind::RolledBack, "{of}: {cause}");
+                        assert!(
+                            cause.to_string().contains("the handler wrote to the table of records"),
+                            "{of}: {cause}"
+                        );
+                        released(outcome);
+                        assert!(world.store.peek(&key(&name)).await.unwrap().is_none(), "{of}");
+                    }
+                    (false, (Ok(answer), Some(Outcome::Ran))) => assert_eq!(answer, *value, "{of}"),
+                    (_, other) => panic!("{of}: {other:?}"),
+                }
+                assert_eq!(world.effects(&name).await, i64::from(!changes), "{of}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -218,6 +260,18 @@ async fn a_transaction_of_the_callers_own_claims_with_it() {
             tx.rollback().await.unwrap();
         }
         assert_eq!(world.effects("a").await, expected);
+    }
+    for undo in [format!("DELETE FROM {}", world.records()), "ROLLBACK TO SAVEPOINT before_claim".to_owned()] {
+        let (mut tx, request) = (world.begin().await, request("undone"));
+        sqlx::raw_sql("SAVEPOINT before_claim").execute(&mut *tx).await.unwrap();
+        let Claim::Acquired(grant) = world.store.claim_in(&mut tx, &request).await.unwrap() else {
+            panic!("it is new")
+        };
+        sqlx::raw_sql(AssertSqlSafe(undo.clone())).execute(&mut *tx).await.unwrap();
+        let held = ClaimHandle { key: key("undone"), owner: request.owner, fencing: Some(grant.fencing), terms: None };
+        let settled = world.store.complete_in(&mut tx, &held, &crate::support::done(b"17")).await.unwrap();
+        assert_eq!(settled, Settled::Lost { now: StateKind::Absent }, "{undo}");
+        tx.rollback().await.unwrap();
     }
     let mut tx = world.begin().await;
     let claim = world.store.claim_in(&mut tx, &request("a")).await.unwrap();

@@ -1,14 +1,30 @@
 //! Handlers that end their transaction by a statement of their own: the table of statements against outcomes.
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use idempotent_core::{
-    BorrowedTransaction, Claim, ClaimHandle, Outcome, Rejection, ReleaseKind, Settled, StateKind, StepError, Store,
-    StoreErrorKind, step_in,
+    BorrowedTransaction, Claim, ClaimHandle, DeliveryContext, Event, Executor, Observer, Outcome, Policy, Rejection,
+    ReleaseKind, RunInfo, Settled, StateKind, StepError, Store, StoreErrorKind, step_in,
 };
+use idempotent_sqlx::Inbox;
 
 use super::backend::{ENDING, LASTING, connection_of};
 use super::steps;
-use super::world::{Own, Tx, World};
+use super::world::{Database, Own, Tx, World};
 use crate::inbox::{Failure, call, key, released, request};
 use crate::support::{done, release};
+
+/// The reported failures of the store: their steps and kinds.
+#[derive(Clone, Debug, Default)]
+struct StoreFailures(Arc<Mutex<Vec<(&'static str, StoreErrorKind)>>>);
+
+impl Observer for StoreFailures {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
+        if let Event::StoreFailed { step, error } = event {
+            self.0.lock().unwrap().push((step, error.kind()));
+        }
+    }
+}
 
 /// Returns the statements, and whether they end the transaction in which they are executed.
 fn statements() -> impl Iterator<Item = (&'static str, bool)> {
@@ -38,10 +54,12 @@ fn ended(rejection: &Rejection, statement: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_ends_its_transaction_is_never_taken_for_done() {
-    let world = world().await;
+    let (world, failures) = (world().await, StoreFailures::default());
+    let executor = Executor::builder(world.store.clone()).observer(failures.clone()).build().unwrap();
+    let inboxes = [Inbox::<Database>::new(&executor), Inbox::leased(&executor)];
     for (nth, (statement, ends)) in statements().enumerate() {
         for (leased, fails) in [(false, true), (false, false), (true, true), (true, false)] {
-            let inbox = if leased { &world.leased } else { &world.inbox };
+            let inbox = &inboxes[usize::from(leased)];
             let (name, of) = (format!("{nth}{leased}{fails}"), format!("{statement}, leased {leased}, fails {fails}"));
             let mut used = None;
             let run = inbox.run(call(&name), async |mut tx: Own| {
@@ -60,6 +78,10 @@ async fn a_handler_that_ends_its_transaction_is_never_taken_for_done() {
                 (Ok(17), false) if !ends => assert_eq!(outcome, Some(Outcome::Ran), "{of}"),
                 (answer, _) => panic!("{of}: {answer:?}, {outcome:?}"),
             }
+            let reported = std::mem::take(&mut *failures.0.lock().unwrap());
+            let step = if fails { "release" } else { "complete" };
+            let expected = ends.then_some((step, StoreErrorKind::TransactionEnded));
+            assert_eq!(reported, Vec::from_iter(expected), "{of}");
             let record = world.store.peek(&key(&name)).await.unwrap();
             let consumed = record.is_some_and(|record| record.state.kind() == StateKind::Consumed);
             assert_eq!(consumed, !ends && !fails, "{of}");
@@ -76,6 +98,37 @@ async fn a_handler_that_ends_its_transaction_is_never_taken_for_done() {
             let expected = if consumed { Outcome::Replayed } else { Outcome::Ran };
             assert_eq!(Outcome::capture(again).await.1, Some(expected), "{of}");
             assert_eq!(world.effects(&format!("{name} again")).await, i64::from(!consumed), "{of}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_its_transaction_each_time_is_dead_after_the_attempts_of_its_policy() {
+    let world = world().await;
+    let policy = Policy::new().max_retries(1).retry_delay(Duration::from_millis(1)).jitter(0);
+    for (nth, statement) in ENDING.iter().enumerate() {
+        for (leased, fails) in [(false, true), (false, false), (true, true), (true, false)] {
+            let inbox = if leased { &world.leased } else { &world.inbox };
+            let (name, of) = (format!("{nth}{leased}{fails}"), format!("{statement}, leased {leased}, fails {fails}"));
+            let mut runs = 0;
+            loop {
+                // A rollback removes the record, so the consumer counts the runs.
+                let delivery = DeliveryContext::new().attempt(runs + 1);
+                let run = inbox.run(call(&name).policy(policy.clone()), async |mut tx: Own| {
+                    runs += 1;
+                    world.effect(&mut tx, &format!("{name} {runs}")).await?;
+                    send(&world, &mut tx, statement).await;
+                    if fails { Err(Failure::Own("no stock")) } else { Ok(17) }
+                });
+                let (answer, outcome) = Outcome::capture(world.executor.scope_of_delivery(delivery, run)).await;
+                match (runs, &outcome) {
+                    (1, Some(Outcome::Released { .. } | Outcome::Delayed { .. })) => {}
+                    (2, Some(Outcome::Dead { .. })) => break,
+                    _ => panic!("{of}: {runs} runs, {answer:?}, {outcome:?}"),
+                }
+            }
+            let record = world.store.peek(&key(&name)).await.unwrap().unwrap();
+            assert_eq!(record.state.kind(), StateKind::Dead, "{of}");
         }
     }
 }

@@ -39,17 +39,37 @@ pub(super) const ENDING: &[&str] = &[
     "RENAME TABLE effects_staging TO effects_moved, effects_moved TO effects_staging",
     "CREATE INDEX by_id ON effects_staging (id); DROP INDEX by_id ON effects_staging",
     "CREATE OR REPLACE VIEW effects_view AS SELECT 1",
+    "ALTER VIEW effects_view AS SELECT 2",
     "DROP VIEW IF EXISTS effects_view",
     "DROP PROCEDURE IF EXISTS effects_procedure; CREATE PROCEDURE effects_procedure() SELECT 1",
+    "ALTER PROCEDURE effects_procedure COMMENT 'x'",
     "DROP PROCEDURE IF EXISTS effects_procedure",
+    "DROP FUNCTION IF EXISTS effects_function; \
+     CREATE FUNCTION effects_function() RETURNS int DETERMINISTIC RETURN 1",
+    "ALTER FUNCTION effects_function COMMENT 'x'",
+    "DROP FUNCTION IF EXISTS effects_function",
+    "CREATE EVENT IF NOT EXISTS effects_event ON SCHEDULE EVERY 1 DAY DISABLE DO SELECT 1",
+    "ALTER EVENT effects_event COMMENT 'x'",
+    "DROP EVENT IF EXISTS effects_event",
     "DROP TRIGGER IF EXISTS effects_trigger; \
      CREATE TRIGGER effects_trigger BEFORE DELETE ON effects_staging FOR EACH ROW SET @x = 1",
     "DROP TRIGGER IF EXISTS effects_trigger",
-    "CREATE DATABASE IF NOT EXISTS test",
+    "CREATE DATABASE IF NOT EXISTS effects_none",
+    "ALTER DATABASE effects_none CHARACTER SET utf8mb4",
     "DROP DATABASE IF EXISTS effects_none",
+    "DROP SERVER IF EXISTS effects_server; \
+     CREATE SERVER effects_server FOREIGN DATA WRAPPER mysql OPTIONS (HOST '127.0.0.1')",
+    "ALTER SERVER effects_server OPTIONS (HOST '127.0.0.2')",
+    "DROP SERVER IF EXISTS effects_server",
     "CREATE ROLE IF NOT EXISTS effects_role",
     "GRANT SELECT ON effects_staging TO effects_role",
+    "REVOKE ALL PRIVILEGES, GRANT OPTION FROM effects_role",
     "DROP ROLE IF EXISTS effects_role",
+    "CREATE USER IF NOT EXISTS effects_user",
+    "ALTER USER effects_user IDENTIFIED BY ''",
+    "SET PASSWORD FOR effects_user = ''",
+    "RENAME USER effects_user TO effects_moved; RENAME USER effects_moved TO effects_user",
+    "DROP USER IF EXISTS effects_user",
 ];
 /// Statements that leave the transaction as it is, although they look as if they ended it.
 pub(super) const LASTING: &[&str] = &[

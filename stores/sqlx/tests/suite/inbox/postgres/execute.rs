@@ -100,8 +100,14 @@ async fn a_statement_that_fails_leaves_neither_effect_nor_record_and_may_run_aga
 #[tokio::test]
 async fn a_statement_of_another_form_is_refused_with_the_rule() {
     let world = World::new().await;
-    for sql in ["INSERT INTO effects(name) VALUES ($1)", "SELECT 1 FROM claimed", "DELETE FROM effects USING claimed;"]
-    {
+    for sql in [
+        "INSERT INTO effects(name) VALUES ($1)",
+        "SELECT 1 FROM claimed",
+        "DELETE FROM effects USING claimed;",
+        "COMMIT",
+        "ROLLBACK",
+        "INSERT INTO effects(name) SELECT 'a' FROM claimed; COMMIT",
+    ] {
         let refused = world.inbox.execute::<Box<dyn std::error::Error>>(call("a"), sqlx::query(world.sql(sql))).await;
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("one INSERT, UPDATE or DELETE that reads from `claimed`"), "{error}");

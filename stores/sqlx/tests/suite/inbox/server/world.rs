@@ -69,6 +69,11 @@ impl World {
         AssertSqlSafe(text.replace("effects", &format!("effects_{}", self.place.table)))
     }
 
+    /// Returns the name of the table of records.
+    pub(super) fn records(&self) -> &str {
+        &self.place.table
+    }
+
     /// The effect. One that is there twice fails at the commit, and not before.
     pub(super) async fn effect(&self, tx: &mut Tx, key: &str) -> sqlx::Result<()> {
         let insert = sqlx::query(self.sql(INSERT));

@@ -44,6 +44,11 @@ impl World {
         AssertSqlSafe(text.to_owned())
     }
 
+    /// Returns the name of the table of records.
+    pub(super) fn records(&self) -> &str {
+        "idempotent_record"
+    }
+
     pub(super) async fn effect(&self, tx: &mut Tx, key: &str) -> sqlx::Result<()> {
         sqlx::query("INSERT INTO effects(key) VALUES ($1)").bind(key).execute(&mut **tx).await.map(drop)
     }
