@@ -12,7 +12,7 @@ use crate::tools::{Done, stream, target, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 16] = [
+const NEEDED: [Needed; 17] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -26,6 +26,7 @@ const NEEDED: [Needed; 16] = [
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
     ("rabbitmqctl", &["rabbitmq-server"]),
+    ("mosquitto_pub", &["mosquitto", "mosquitto-clients"]),
     ("psql", &["postgresql"]),
     ("pgbouncer", &["pgbouncer"]),
     ("mariadb-install-db", &["mariadb-server"]),

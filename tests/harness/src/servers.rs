@@ -12,6 +12,7 @@
 //! | NATS with JetStream | [`NatsServer`] |
 //! | a NATS cluster of three nodes | [`NatsCluster`] |
 //! | Kafka's protocol, by tansu | [`KafkaServer`] |
+//! | MQTT, by mosquitto | [`MosquittoServer`] |
 //! | Amazon SQS and DynamoDB, by moto, also with TLS | [`MotoServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
@@ -39,6 +40,7 @@ mod daemon;
 mod files;
 mod kafka;
 mod mariadb;
+mod mosquitto;
 mod moto;
 mod nats;
 mod nats_cluster;
@@ -61,6 +63,7 @@ pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
 pub use self::kafka::{KAFKA, KafkaServer};
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
+pub use self::mosquitto::MosquittoServer;
 pub use self::moto::{MOTO, MotoServer, UnusableEndpoint, unusable_endpoints};
 pub use self::nats::{NATS, NatsServer};
 pub use self::nats_cluster::NatsCluster;

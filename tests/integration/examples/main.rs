@@ -27,6 +27,7 @@ mod redrive;
 mod rest;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+mod ruststream;
 mod schedule;
 #[cfg(feature = "sqs")]
 mod sqs;
