@@ -88,7 +88,11 @@ async fn over_connection(address: SocketAddr, link: &str, header: &str) -> Strin
 }
 
 async fn page(console: &Console, link: &str) -> String {
-    let request = Request::get(format!("/{link}")).header("host", "bench").header(OPERATOR.0, OPERATOR.1).body(Body::empty()).unwrap();
+    let request = Request::get(format!("/{link}"))
+        .header("host", "bench")
+        .header(OPERATOR.0, OPERATOR.1)
+        .body(Body::empty())
+        .unwrap();
     let answer = console.router().oneshot(request).await.unwrap();
     assert!(answer.status().is_success(), "{link}: {}", answer.status());
     let body = axum::body::to_bytes(answer.into_body(), 16 << 20).await.unwrap();

@@ -21,7 +21,8 @@ fn a_key_that_panics_reaches_the_caller_before_the_claim() {
     }
     #[idempotent(key = account, with = executor)]
     async fn close(executor: &Executor, account: Account) -> Result<(), AppError> {
-        Ok(drop(account))
+        let Account = account;
+        Ok(())
     }
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
