@@ -8,7 +8,7 @@
 //! apalis '{"number": 1, "cents": 500}'                          # sent twice: done, and not charged
 //! apalis '{"number": 2, "cents": 0}'                            # dead at once: no retry helps
 //! apalis '"what?"'                                              # dead at once: not an order
-//! apalis '{"number": 3, "cents": 500, "bank_ms": 20000}'        # charged after 20 s
+//! apalis '{"number": 3, "cents": 500, "work_ms": 20000}'        # charged after 20 s
 //! redis-cli SMEMBERS orders:dead                                # the ids of the dead tasks
 //! redis-cli HGETALL orders:meta:ID
 //! ```
@@ -33,9 +33,9 @@ use tokio::time::sleep;
 struct Order {
     number: i64,
     cents: i64,
-    /// The response time of the bank.
+    /// The time that the charge takes.
     #[serde(default)]
-    bank_ms: u64,
+    work_ms: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,15 +49,15 @@ enum ChargeError {
 }
 
 /// Charges an order, and returns the number of the receipt.
-#[idempotent(scene = mq, scope = "charge", key = order.number, lease = "5s", transaction = leased(tx),
+#[idempotent(scene = mq, scope = "charge", key = order.number, lease = "3s", transaction = leased(tx),
              permanent = |error| matches!(error, ChargeError::Nothing))]
 async fn charge(order: &Order, tx: &mut Transaction<'_, Postgres>) -> Result<i64, ChargeError> {
     let Order { number, cents, .. } = *order;
     if cents == 0 {
         return Err(ChargeError::Nothing);
     }
-    println!("order {number}: asking the bank");
-    sleep(Duration::from_millis(order.bank_ms)).await;
+    println!("order {number}: charging");
+    sleep(Duration::from_millis(order.work_ms)).await;
     let insert = sqlx::query_scalar("INSERT INTO charges (number, cents) VALUES ($1, $2) RETURNING receipt");
     Ok(insert.bind(number).bind(cents).fetch_one(&mut **tx).await?)
 }

@@ -41,16 +41,22 @@ async fn handle(event: LambdaEvent<SqsEvent>, executor: &Executor) -> Result<Sqs
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     let end = Instant::now() + left.saturating_sub(Duration::from_millis(500));
     let runs = event.payload.records.into_iter().map(async |record| {
+        let id = record.message_id.unwrap_or_default();
         let run = async {
-            let order = serde_json::from_str(record.body.as_deref()?).ok()?;
+            let order = serde_json::from_str(&record.body.unwrap_or_default())?;
             let (answer, disposition) = executor.scope(Disposition::of(charge(order))).await;
             if let Err(error) = answer {
-                eprintln!("{error:#}");
+                eprintln!("message {id}: {error:#}");
             }
-            Some(disposition)
+            Ok::<_, serde_json::Error>(disposition)
         };
-        let is_done = timeout_at(end, run).await == Ok(Some(Disposition::Ack));
-        (!is_done).then_some(record.message_id.unwrap_or_default())
+        match timeout_at(end, run).await {
+            Ok(Ok(Disposition::Ack)) => return None,
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => eprintln!("message {id}: not an order: {error}"),
+            Err(_) => eprintln!("message {id}: no answer before the deadline"),
+        }
+        Some(id)
     });
     let mut response = SqsBatchResponse::default();
     response.set_failures(join_all(runs).await.into_iter().flatten());

@@ -1,7 +1,8 @@
 //! Functions of AWS Lambda that handle the items of a batch in their order, and report all items from the first failure on.
 //!
 //! The handler setting of the function chooses: `fifo` for a FIFO queue of SQS, `kinesis` or `table` for a stream of Kinesis or
-//! DynamoDB. The event source mapping must report batch item failures, as for `lambda_sqs`.
+//! DynamoDB. The event source mapping must report batch item failures, as for `lambda_sqs`. For a stream, set `MaximumRetryAttempts`,
+//! and a destination for failed items: without them, one bad item stops its shard until its data expires.
 //!
 //! ```text
 //! cargo lambda build --release --features lambda --example lambda_streams

@@ -10,6 +10,9 @@
 //! The keys are in the file `orders.db`, or in the one that a second argument names. Dead letters are where `idempotent dead list`
 //! looks for them. The guide on own loops says what the consumer of this project adds.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its progress")]
+use std::time::Duration;
+
+use futures_util::stream::once;
 use futures_util::{StreamExt, TryFutureExt, TryStreamExt};
 use idempotent::{Disposition, Executor, SqliteStore, idempotent};
 use lapin::message::Delivery;
@@ -44,9 +47,9 @@ async fn handle(delivery: Delivery, executor: &Executor) -> anyhow::Result<()> {
         // The policy of the queue moves it to the dead letters.
         Disposition::DeadLetter { .. } => delivery.reject(BasicRejectOptions { requeue: false }).await?,
         retry => {
-            // RabbitMQ would deliver it again at once.
+            // RabbitMQ would deliver it again at once. A shutdown waits for this, too.
             if let Disposition::Retry { after } = retry {
-                tokio::time::sleep(after).await;
+                tokio::time::sleep(after.min(Duration::from_secs(20))).await;
             }
             delivery.nack(BasicNackOptions { requeue: true, ..Default::default() }).await?
         }
@@ -66,7 +69,8 @@ async fn main() -> anyhow::Result<()> {
     let deliveries = channel.basic_consume("orders".into(), "".into(), options, arguments).await?;
     let mut terminate = signal(SignalKind::terminate())?;
     // Takes no more deliveries after SIGTERM, and finishes those that run.
-    let deliveries = deliveries.take_until(Box::pin(terminate.recv())).map_err(anyhow::Error::from);
+    let cancelled = once(async { Err(anyhow::anyhow!("RabbitMQ has cancelled the subscription")) });
+    let deliveries = deliveries.map_err(anyhow::Error::from).chain(cancelled).take_until(Box::pin(terminate.recv()));
     deliveries.try_for_each_concurrent(16, |delivery| handle(delivery, &executor)).await?;
     Ok(connection.close(200, "stopped".into()).await?)
 }

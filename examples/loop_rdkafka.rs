@@ -83,7 +83,8 @@ async fn main() -> anyhow::Result<()> {
         // Kafka does not deliver a single message again: the loop goes back to it, and later messages wait.
         consumer.seek(message.topic(), message.partition(), Offset::Offset(message.offset()), TIMEOUT)?;
         tokio::select! {
-            () = tokio::time::sleep(after) => {}
+            // Less than `max.poll.interval.ms`, 5 min: a consumer that does not poll loses its partitions.
+            () = tokio::time::sleep(after.min(Duration::from_secs(60))) => {}
             _ = terminate.recv() => return Ok(()),
         }
     }

@@ -75,6 +75,7 @@ async fn beside_callers(console: &Console) -> Vec<f64> {
         times.push(start.elapsed().as_secs_f64() * 1e3);
         assert!(page.contains("records examined"), "{page}");
     }
+    assert!(others.try_join_next().is_none(), "a caller has failed");
     times
 }
 

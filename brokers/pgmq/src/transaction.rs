@@ -70,7 +70,7 @@ impl PgmqMessage {
     /// # Errors
     /// - `Gone`: another consumer holds the message, or the message is settled. Roll back.
     /// - `Fatal`: the connection has no open transaction, for example after a `COMMIT` or `ROLLBACK` of the handler.
-    ///   Nothing is deleted.
+    ///   Nothing is deleted. A transaction that has begun since is not noticed.
     /// - `Fatal`, `Transient`: the statement failed, and PostgreSQL has aborted the transaction.
     ///
     /// # Cancellation

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use idempotent_mq::{SourceError, UrlForm};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, RedisError, ScriptInvocation, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ProtocolVersion, RedisError, ScriptInvocation, Value};
 use tokio::sync::Mutex;
 
-use crate::error::{ends_connection, failure, silent, unconnected};
+use crate::error::{ends_connection, failure, refuses_connection, silent, unconnected};
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,8 +24,8 @@ pub const URL_FORM: UrlForm = UrlForm {
 };
 
 /// The server: a URL of [this form](URL_FORM), or the service's own client, with its TLS, user, database and socket. The adapter opens
-/// connections of its own, which use RESP2. With the feature `tls`, it sets the default `CryptoProvider` of rustls to `ring`, unless the
-/// process has set one.
+/// connections of its own, which use RESP2. Connecting by TLS sets the default `CryptoProvider` of rustls to
+/// `ring`, unless the process has set one.
 pub type Server = idempotent_mq::Server<Client>;
 
 /// Returns a client, which connects later.
@@ -40,11 +40,13 @@ pub(crate) fn client(server: Server) -> Result<Client, SourceError> {
     let info = client.get_connection_info().clone();
     // Without permission for `CLIENT SETINFO`, each connection would add to the server's ACL log.
     let settings = info.redis_settings().clone().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP2);
-    install_provider();
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        install_provider();
+    }
     Client::open(info.set_redis_settings(settings)).map_err(|error| failure("configuring the client", error))
 }
 
-/// Selects the cryptography of rustls, unless the program has selected one. If several are compiled in and none is
+/// Selects the crypto provider of rustls, unless the program has selected one. If several are compiled in and none is
 /// selected, rustls panics on connecting.
 fn install_provider() {
     #[cfg(feature = "tls")]
@@ -133,9 +135,9 @@ impl Connection {
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(self.response_timeout));
         let connecting = async {
             let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-            // Without a password, the client reads nothing. Every user may send this command.
+            // Without a password, the client reads nothing. Every user may send this command, and a proxy may not know it.
             match redis::cmd("HELLO").query_async::<Value>(&mut connection).await {
-                Err(error) if error.code().is_none_or(|code| code == "NOAUTH") => Err(error),
+                Err(error) if refuses_connection(&error) => Err(error),
                 _ => Ok(connection),
             }
         };
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_has_a_cryptography_in_a_program_with_several() {
+    fn a_client_with_tls_selects_a_crypto_provider() {
         client("rediss://localhost".into()).unwrap();
         assert!(rustls::crypto::CryptoProvider::get_default().is_some());
     }

@@ -57,6 +57,17 @@ fn connecting_to(address: &ConnectionAddr) -> String {
     format!("connecting to {address}")
 }
 
+/// Returns whether the server refuses this connection, or is another server. A proxy may refuse the command only.
+pub(crate) fn refuses_connection(error: &RedisError) -> bool {
+    match error.code() {
+        None | Some("NOAUTH" | "DENIED") => true,
+        Some(_) => error.to_string().contains(CROWDED),
+    }
+}
+
+/// In the error of a server that has too many connections.
+const CROWDED: &str = "max number of clients";
+
 /// Returns whether the connection must be closed: it is broken, or leads to a server that rejects writes.
 pub(crate) fn ends_connection(error: &RedisError) -> bool {
     let code = error.code().unwrap_or_default();
@@ -91,8 +102,11 @@ fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'s
     if text.contains("unknown command") || text.contains("Unknown Redis command") {
         return (Fatal, "; use Redis 6.2 or later, or Valkey");
     }
-    if text.contains("max number of clients") {
-        return (Transient, "");
+    if text.contains(CROWDED) {
+        return (Transient, "; close idle connections, or raise `maxclients` of the server");
+    }
+    if code == "DENIED" {
+        return (Fatal, "; the server is in protected mode; set its password and its addresses in `bind`");
     }
     if has_code("READONLY") {
         return (Transient, "; the server is a replica; connect to the primary");
@@ -123,6 +137,7 @@ mod tests {
             ("ERR", "unknown command 'XAUTOCLAIM'", Fatal),
             ("ERR", "NOGROUP No such key script: 1f, on @user_script:2.", Fatal),
             ("ERR", "max number of clients reached", Transient),
+            ("DENIED", "Redis is running in protected mode", Fatal),
             ("READONLY", "You can't write against a read only replica.", Transient),
             ("LOADING", "Redis is loading the dataset in memory", Transient),
             ("BUSY", "Redis is busy running a script.", Transient),

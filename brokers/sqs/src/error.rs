@@ -179,7 +179,7 @@ fn refused(code: &str, message: &str) -> (Consequence, String) {
         "ReceiptHandleIsInvalid" | "MessageNotInflight" => (Gone, OVER),
         "InvalidParameterValue" if is_over => (Gone, OVER),
         "InvalidParameterValue" if message.contains("must be shorter") => (Refused, SHORTER),
-        "BatchRequestTooLong" => (Refused, SHORTER),
+        "BatchRequestTooLong" => (Refused, "SQS refuses the request; it accepts at most 1 MiB: send a shorter message"),
         "InvalidMessageContents" => (Refused, "SQS refuses the request"),
         "AccessDenied" | "AccessDeniedException" | "NotAuthorized" => (Permanent, ALLOW),
         "AuthFailure"

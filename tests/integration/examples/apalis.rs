@@ -59,7 +59,7 @@ fn an_order_is_charged_once_if_its_task_runs_twice_or_is_sent_twice() {
     let shop = Shop::start();
     shop.push(ORDER);
     let mut worker = shop.worker();
-    assert_eq!(worker.says(2), ["order 1: asking the bank", "order 1: receipt 1"]);
+    assert_eq!(worker.says(2), ["order 1: charging", "order 1: receipt 1"]);
     assert_eq!(shop.done(1), [["Done", r#"{"Ok":1}"#, "1"]]);
 
     let id = shop.tasks("done").remove(0);
@@ -84,7 +84,7 @@ async fn a_worker_that_is_killed_before_its_acknowledgement_leaves_a_task_that_r
     proxy.fail_next_with(r#"{"Ok":1}"#, Fault::HalfOpen);
     let mut killed = Running::start("apalis", &[&proxy.url(), &shop.database.url()]);
     shop.push(ORDER);
-    assert_eq!(killed.says(2), ["order 1: asking the bank", "order 1: receipt 1"]);
+    assert_eq!(killed.says(2), ["order 1: charging", "order 1: receipt 1"]);
     proxy.until_met(1).await;
     killed.signal("-KILL");
     drop(killed);
@@ -99,7 +99,7 @@ async fn a_worker_that_is_killed_before_its_acknowledgement_leaves_a_task_that_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_killed_during_an_effect_leaves_a_key_that_is_in_flight_until_its_lease_ends() {
+async fn a_worker_that_is_killed_during_an_effect_leaves_a_task_that_another_one_runs() {
     let shop = Shop::start();
     let mut killed = shop.worker();
     shop.push(r#"{"number": 7, "cents": 100}"#);
@@ -110,14 +110,14 @@ async fn a_worker_that_is_killed_during_an_effect_leaves_a_key_that_is_in_flight
     let mut lock = connection.begin().await.unwrap();
     sqlx::query("LOCK TABLE charges IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     shop.push(ORDER);
-    assert_eq!(killed.says(1), ["order 1: asking the bank"]);
+    assert_eq!(killed.says(1), ["order 1: charging"]);
     shop.push(ORDER);
     // In flight.
     assert_eq!(killed.says(1), ["order 1: retry"]);
     killed.signal("-KILL");
     drop(killed);
     let mut next = shop.worker();
-    next.says_at_last("order 1: asking the bank");
+    next.says_at_last("order 1: charging");
     lock.commit().await.unwrap();
 
     let results: Vec<_> = shop.done(3).into_iter().map(|[_, result, _]| result).collect();
@@ -136,7 +136,7 @@ fn a_failed_task_runs_again() {
 
     shop.database.psql("postgres", "ALTER TABLE charges RENAME TO closed");
     shop.push(ORDER);
-    assert_eq!(worker.says(2), ["order 1: asking the bank", "order 1: retry"]);
+    assert_eq!(worker.says(2), ["order 1: charging", "order 1: retry"]);
     shop.database.psql("postgres", "ALTER TABLE closed RENAME TO charges");
     worker.says_at_last("order 1: receipt 2");
     let done = shop.done(2);

@@ -3,7 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::SystemTime;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, SystemTime};
+
+/// The longest time between two lines of a program that a test waits for.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// Returns the program of an example or an application, which is no older than its sources.
 pub(crate) fn binary(name: &str) -> PathBuf {
@@ -46,8 +50,14 @@ impl Running {
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        Self { child, lines: Box::new(lines) }
+        let (send, lines) = mpsc::channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let next = move || match lines.recv_timeout(SILENCE) {
+            Err(RecvTimeoutError::Timeout) => panic!("no line within {SILENCE:?}"),
+            line => line.ok(),
+        };
+        Self { child, lines: Box::new(std::iter::from_fn(next)) }
     }
 
     /// Sends a line to the program.

@@ -151,6 +151,13 @@ async fn each_refusal_of_the_server_names_its_cause_and_remedy() {
         (format!("redis://{plain}/99"), &[&plain, "DB index is out of range", "raise `databases` in redis.conf"]),
     ];
     all_are_explained(SourceErrorKind::Fatal, &cases).await;
+
+    let crowded = RedisServer::start();
+    crowded.command(&["CONFIG", "SET", "maxclients", "1"]);
+    let _only = std::net::TcpStream::connect(crowded.address()).unwrap();
+    let address = crowded.address();
+    let words: &[&str] = &[&address, "max number of clients", "raise `maxclients`"];
+    all_are_explained(SourceErrorKind::Transient, &[(format!("redis://{address}"), words)]).await;
 }
 
 #[tokio::test]

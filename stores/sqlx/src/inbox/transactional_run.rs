@@ -21,7 +21,7 @@ use crate::answer::TRIES;
 
 /// The cause of a completion that changed no row in the transaction of its claim.
 pub(crate) const RECORD_CHANGED: &str = "the record of the run is not there any more: a statement of the handler wrote to the \
-     table of records, or rolled back to a savepoint before the claim";
+     table of records, or undid the claim";
 
 /// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: InboxDatabase>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
