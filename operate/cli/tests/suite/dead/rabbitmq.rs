@@ -3,6 +3,7 @@ use idempotent::mq::DeadLetters;
 use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::RabbitServer;
 
+use crate::dead::brokers::ends_without_an_answer;
 use crate::dead::site::{BODIES, REASONS, Site, comes_back, write_letters};
 
 /// Waits until this number of letters is ready. A finished command returns its letters a moment later.
@@ -38,6 +39,8 @@ async fn letters_of_a_rabbitmq_queue_are_listed_shown_and_put_back() {
     assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
     comes_back(&mut source, BODIES[2]).await;
     are_ready(&url, 1).await;
+    ends_without_an_answer(RabbitDeadLetters::new(&url, "orders").unwrap(), || server.pause()).await;
+    server.resume();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,13 +2,14 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use idempotent::redis_streams::{StartPosition, StreamsSource};
+use idempotent::redis_streams::{StartPosition, StreamsDeadLetters, StreamsSource};
 use idempotent::store::{
     Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind, Settled, StateKind,
 };
 use idempotent::{Identity, Key, RedisStore, Scene, Store};
 use idempotent_harness::servers::RedisServer;
 
+use crate::dead::brokers::ends_without_an_answer;
 use crate::dead::site::{BODIES, REASONS, Site, bury, comes_back};
 use crate::support::{Ran, command_without_store, ran};
 
@@ -69,6 +70,8 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(states, [StateKind::Dead, StateKind::Dead, StateKind::Vacant]);
     comes_back(&mut source, BODIES[2]).await;
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
+    ends_without_an_answer(StreamsDeadLetters::new(&url, "orders").unwrap(), || server.pause()).await;
+    server.resume();
 }
 
 /// Starts a server with the stream `orders`. Returns it with the URL of its queues.
