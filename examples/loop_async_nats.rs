@@ -59,6 +59,12 @@ async fn main() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     // No more than run at once: the time of `ack_wait` begins when a message is sent.
     // Takes no more messages after SIGTERM, and finishes those that run.
-    let messages = consumer.stream().max_messages_per_batch(16).messages().await?.take_until(Box::pin(terminate.recv())).map_err(anyhow::Error::from);
+    let messages = consumer
+        .stream()
+        .max_messages_per_batch(16)
+        .messages()
+        .await?
+        .take_until(Box::pin(terminate.recv()))
+        .map_err(anyhow::Error::from);
     messages.try_for_each_concurrent(16, |message| handle(message, &executor, &context)).await
 }

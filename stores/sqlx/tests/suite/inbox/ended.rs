@@ -114,7 +114,7 @@ async fn a_run_that_ends_its_transaction_each_time_is_dead_after_the_attempts_of
             loop {
                 // A rollback removes the record, so the consumer counts the runs.
                 let delivery = DeliveryContext::new().attempt(runs + 1);
-                let run = inbox.run(call(&name).policy(policy.clone()), async |mut tx: Own| {
+                let run = inbox.run(call(&name).policy(policy), async |mut tx: Own| {
                     runs += 1;
                     world.effect(&mut tx, &format!("{name} {runs}")).await?;
                     send(&world, &mut tx, statement).await;
