@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Inspect, InspectedRecord, Store, StoreCapabilities};
+use super::{Admin, Inspect, InspectedRecord, Store, StoreCapabilities};
 use crate::protocol::{self, Write};
 use crate::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Grant, Key, Record, Release, Settled, StoreError, StoreErrorKind,
-    Timestamp,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Grant, Key, Record, Release, Settled, StoreError,
+    StoreErrorKind, Timestamp,
 };
 
 /// A backend that can compare and swap one record, such as a table row, a map, or a key-value bucket of NATS.
@@ -81,7 +81,7 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// [`Search`](super::Search).
     ///
     /// # Default
-    /// No capabilities. `Cas` always has [`Inspect`].
+    /// No capabilities. `Cas` always has [`Admin`] and [`Inspect`].
     fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
@@ -184,7 +184,21 @@ impl<B: CasBackend> Store for Cas<B> {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        self.0.capabilities().with_inspect(self)
+        self.0.capabilities().with_admin(self).with_inspect(self)
+    }
+}
+
+#[async_trait]
+impl<B: CasBackend> Admin for Cas<B> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        retention: Duration,
+    ) -> Result<Settled, StoreError> {
+        let retention = retention.saturating_add(self.max_skew()?);
+        self.update(key, |found, now| protocol::forget(found, expected, force, retention, now)).await
     }
 }
 

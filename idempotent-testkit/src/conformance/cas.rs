@@ -113,7 +113,7 @@ pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
 /// conformance!(
 ///     the_shelf_keeps_the_laws,
 ///     store(),
-///     without: [second, clients, losing, planting, foreign, batch, watch, search, purge, admin, journal, order]
+///     without: [second, clients, losing, planting, foreign, batch, watch, search, purge, journal, order]
 /// );
 /// // or: cas_conformance!(the_table_swaps_as_it_should, async { Table::connect().await });
 /// # idempotent_testkit::conformance::hold_cas(

@@ -97,13 +97,13 @@ fn table() -> Subject {
         .planting(table)
         .on_clock(clock)
 }
-conformance!(custom_store, table().rounds(50), without: [batch, watch, search, purge, admin, journal, order]);
+conformance!(custom_store, table().rounds(50), without: [batch, watch, search, purge, journal, order]);
 
 // The simplest use: a store, in one line.
 conformance!(
     custom_store_in_real_time,
     async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))).rounds(50) },
-    without: [clock, second, clients, losing, planting, foreign, batch, watch, search, purge, admin, journal, order]
+    without: [clock, second, clients, losing, planting, foreign, batch, watch, search, purge, journal, order]
 );
 
 fn bare_table() -> CasSubject {
@@ -121,6 +121,6 @@ mod extras {
     use super::*;
 
     conformance!(fault_store, behind_faults(), without: [clients, planting, foreign, batch]);
-    conformance!(custom_store, table(), without: [batch, watch, search, purge, admin, journal, order]);
+    conformance!(custom_store, table(), without: [batch, watch, search, purge, journal, order]);
     cas_conformance!(custom_backend, bare_table());
 }

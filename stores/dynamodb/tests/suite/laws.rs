@@ -83,6 +83,6 @@ cas_conformance!(a_table_swaps_by_version, backend());
 conformance!(
     a_table_keeps_the_laws_of_a_store,
     store(),
-    without: [clients, batch, watch, search, purge, admin, journal, order]
+    without: [clients, batch, watch, search, purge, journal, order]
 );
 skew_conformance!(processes_with_clocks_of_their_own, skewed());

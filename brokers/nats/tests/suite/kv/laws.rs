@@ -63,5 +63,5 @@ cas_conformance!(a_bucket_swaps_by_revision, backend());
 conformance!(
     a_bucket_keeps_the_laws_of_a_store,
     store(),
-    without: [clock, clients, losing, batch, watch, search, purge, admin, journal, order]
+    without: [clock, clients, losing, batch, watch, search, purge, journal, order]
 );
