@@ -181,7 +181,9 @@ impl<D: Engine> Worker<D> {
     /// effect, because a part of one would be repeated.
     async fn end(&self, tx: &mut D::Connection, order: &Deliver) -> Result<String, Failed> {
         let place = usize::try_from(order.delivery).unwrap_or_default() % D::ENDING.len();
-        D::execute(tx, D::ENDING[place]).await?;
+        // A fault may swallow the answer to a `COMMIT`, and a statement has no time limit of its own.
+        let ending = D::execute(tx, D::ENDING[place]);
+        tokio::time::timeout(Duration::from_secs(5), ending).await.map_err(|_| Failed)??;
         self.tell(News::Ended);
         if order.fails { Err(Failed) } else { Ok("x".repeat(usize::try_from(order.key % 16).unwrap_or_default())) }
     }
