@@ -18,7 +18,7 @@ const PAGES: usize = 20;
 /// Callers without a user. Each requests one page after another without a pause.
 const CALLERS: usize = 100;
 const KEYS: &str = "keys?state=consumed&state=dead";
-/// What every operator's request carries.
+/// The header of an operator's requests.
 const OPERATOR: (&str, &str) = ("authorization", "bench");
 
 pub async fn all(report: &Report, side: &dyn Side) {
