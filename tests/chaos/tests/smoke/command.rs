@@ -26,10 +26,10 @@ pub(crate) fn run(arguments: &[&str]) -> (Output, Option<Value>) {
 /// The factor by which a play may be longer than requested.
 const LONGEST: u64 = 4;
 
-/// Plays until the exit code is `wanted`. On a busy machine less happens in a second: a play in which too little happened
-/// (exit code 2), or in which a planted flaw had no effect yet (0), is played again for twice the seconds. Any other end is
-/// final, and what has to happen stays the same.
-fn until_enough(arguments: &[&str], wanted: i32) -> (Output, Value) {
+/// Plays until the exit code is `wanted` and the output is `done`. On a busy machine less happens in a second: a play in
+/// which too little happened (exit code 2), or in which a planted flaw had no effect yet (0) or another one only, is played
+/// again for twice the seconds. Any other end is final, and what has to happen stays the same.
+fn until_enough(arguments: &[&str], wanted: i32, done: impl Fn(&Output) -> bool) -> (Output, Value) {
     let given = arguments.iter().position(|argument| *argument == "--seconds").map(|at| arguments[at + 1]);
     let seconds: u64 = given.map_or(60, |given| given.parse().unwrap());
     let enough = seconds.to_string();
@@ -37,10 +37,11 @@ fn until_enough(arguments: &[&str], wanted: i32) -> (Output, Value) {
     loop {
         let (output, closing) = run(&[arguments, &["--seconds", &long.to_string(), "--enough", &enough]].concat());
         let code = output.status.code();
-        if code == Some(wanted) {
+        if code == Some(wanted) && done(&output) {
             return (output, closing.unwrap());
         }
-        let too_little = matches!(code, Some(0 | 2)) && closing.is_some() && long < LONGEST * seconds;
+        let little = matches!(code, Some(0 | 2)) || code == Some(wanted);
+        let too_little = little && closing.is_some() && long < LONGEST * seconds;
         assert!(too_little, "{arguments:?} for {long} s: {}", said(&output));
         long *= 2;
     }
@@ -48,16 +49,21 @@ fn until_enough(arguments: &[&str], wanted: i32) -> (Output, Value) {
 
 /// Held, with as much of everything as a run of this length has to have.
 pub(crate) fn holds(arguments: &[&str]) -> Value {
-    let (_, closing) = until_enough(arguments, 0);
+    let (_, closing) = until_enough(arguments, 0, |_| true);
     assert_eq!(closing["violations"].as_u64(), Some(0));
     closing
 }
 
-/// Violated; the invariants that were.
-pub(crate) fn violated(arguments: &[&str]) -> BTreeSet<String> {
-    let (output, closing) = until_enough(arguments, 1);
+/// Violated, with the invariant `finding` among those that were; an empty one is any.
+pub(crate) fn violated(arguments: &[&str], finding: &str) -> BTreeSet<String> {
+    let done = |output: &Output| findings(output).iter().any(|found| found.starts_with(finding));
+    let (output, closing) = until_enough(arguments, 1, done);
     assert!(closing["violations"].as_u64() > Some(0));
-    let said = said(&output);
+    findings(&output)
+}
+
+fn findings(output: &Output) -> BTreeSet<String> {
+    let said = said(output);
     // The output contains tallies in the same format.
     let findings = said.lines().filter(|line| !line.ends_with(" not judged"));
     let names = findings.filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
