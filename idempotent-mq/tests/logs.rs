@@ -16,55 +16,17 @@ mod log;
 #[path = "suite/world.rs"]
 mod world;
 
-use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
-
 use idempotent_core::{Call, DefaultReply, Executor, Handler, Identity, Json, Policy, Rejection, Scene};
+use idempotent_harness::LogLines;
 use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, SenderState, SourceErrorKind, Undecodable};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::world::{World, again, ending, ms, never, secs};
-
-/// Writes down everything that anybody says.
-#[derive(Clone, Default)]
-struct Listener(Arc<Mutex<String>>);
-
-struct Line<'a>(&'a mut String);
-
-impl Visit for Line<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {}={value:?}", field.name()).unwrap();
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut Line(&mut self.0.lock().unwrap()));
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut Line(&mut self.0.lock().unwrap()));
-    }
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut said = self.0.lock().unwrap();
-        event.record(&mut Line(&mut said));
-        said.push('\n');
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 const SECRET: &str = "hush-4111-1111";
 
 #[tokio::test]
 async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
-    let listener = Listener::default();
+    let listener = LogLines::default();
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     let world = World::new();
     let handling = Messages::decoded(|delivery: &Delivery| match delivery.headers.first("how") {
@@ -111,7 +73,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     assert!(process.task.is_finished());
 
     // Field by field, without what is zero or absent.
-    let log = listener.0.lock().unwrap().clone();
+    let log = listener.text();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).unwrap().to_owned();
     let (dead, stopped) = (line("dead letter"), line("consumer stopped"));
     assert!(dead.contains(" source=\"orders\"") && !dead.contains("Position") && !dead.contains("None"), "{dead}");
@@ -124,13 +86,13 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
         (never, 1, "retry"),
         (never, 2, "consumer: a delivery was not settled"),
     ] {
-        let before = listener.0.lock().unwrap().len();
+        let before = listener.text().len();
         let (world, _, process) = ending(ms(10), ends).await;
         world.broker.fail_settling(SourceErrorKind::Refused, refusals);
         world.broker.send_delivery("g", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
         world.clock.advance(secs(10)).await;
         process.task.abort();
-        let said = listener.0.lock().unwrap()[before..].to_owned();
+        let said = listener.text()[before..].to_owned();
         let lines: Vec<_> = said.lines().filter(|line| line.contains(" source=\"orders\"")).collect();
         assert!(lines.len() == 1 && lines[0].contains(&format!("message={happened}")), "{happened}: {said}");
         assert_eq!(said.matches("message=settling refused").count(), refusals, "{said}");
@@ -147,7 +109,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     let world = World::new();
     let forgotten = Messages::raw().annotated(async |_| HandlerResult::Done);
     let process = world.consume(Policy::new(), forgotten).await;
-    let warnings = || listener.0.lock().unwrap().matches("annotate the called function").count();
+    let warnings = || listener.text().matches("annotate the called function").count();
     for (message, count) in [("a", 1), ("b", 2)] {
         world.broker.send_delivery(message, Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
         world.clock.advance(secs(1)).await;
@@ -187,7 +149,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     }
 
     assert_eq!(warnings(), 1);
-    let said = listener.0.lock().unwrap().clone();
+    let said = listener.text();
     for wanted in [
         "message=dead letter",
         "message=given back",

@@ -2,7 +2,6 @@
 mod parts;
 
 use std::borrow::Cow;
-use std::fmt::{Debug, Write};
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -18,43 +17,14 @@ use idempotent::{
     Timestamp,
 };
 use idempotent_core::{CodecError, Entropy, EntropyError, Timer};
+use idempotent_harness::LogLines;
 use idempotent_testkit::{FOREVER, StoreOperation};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
 
-/// A subscriber that keeps the errors of this thread.
-#[derive(Clone, Default)]
-struct Errors(Arc<Mutex<String>>);
-
-struct Line<'a>(&'a mut String);
-
-impl Visit for Line<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {}={value:?}", field.name()).unwrap();
-    }
-}
-
-impl Subscriber for Errors {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() == tracing::Level::ERROR
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut Line(&mut self.0.lock().unwrap()));
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-impl Errors {
-    fn of(&self, hook: &str) -> usize {
-        self.0.lock().unwrap().matches(&format!("hook=\"{hook}\"")).count()
-    }
+/// Returns the number of logged panics of a hook.
+fn logged_panics(log: &LogLines, hook: &str) -> usize {
+    let said = log.text();
+    let errors = said.lines().filter(|line| line.contains(" ERROR "));
+    errors.filter(|line| line.contains(&format!("hook=\"{hook}\""))).count()
 }
 
 #[derive(Debug)]
@@ -83,8 +53,8 @@ impl Observer for Seen {
 #[test]
 fn an_observer_that_panics_changes_no_outcome_and_no_count_and_hides_nothing_from_the_next_one() {
     on_memory(async |world| {
-        let errors = Errors::default();
-        let _scope = idempotent_harness::logs_to(errors.clone());
+        let log = LogLines::default();
+        let _scope = idempotent_harness::logs_to(log.clone());
         let seen = Seen::default();
         let policy = Policy::new().lease(secs(2)).max_retries(1).settle_timeout(ms(100));
         let worker = world
@@ -113,7 +83,7 @@ fn an_observer_that_panics_changes_no_outcome_and_no_count_and_hides_nothing_fro
         let counts = worker.executor.counts();
         assert_eq!((counts.deliveries(), counts.ended()), (7, 7), "{counts:?}");
         assert_eq!(seen.0.1.load(SeqCst), 7, "of {} events", seen.0.0.load(SeqCst));
-        assert_eq!(errors.of("observer"), 1);
+        assert_eq!(logged_panics(&log, "observer"), 1);
     });
 }
 
@@ -124,8 +94,8 @@ fn panics<T>() -> T {
 #[test]
 fn a_rule_that_panics_counts_as_not_given() {
     on_memory(async |world| {
-        let errors = Errors::default();
-        let _scope = idempotent_harness::logs_to(errors.clone());
+        let log = LogLines::default();
+        let _scope = idempotent_harness::logs_to(log.clone());
         let worker = world.worker("a", Policy::new());
         let runs = AtomicU32::new(0);
         for outcome in [Outcome::Ran, Outcome::Replayed] {
@@ -141,7 +111,7 @@ fn a_rule_that_panics_counts_as_not_given() {
         let run = worker.executor.run(Call::new(id("error")), handler.permanent(|_| panics()));
         let (answer, ended) = Outcome::capture(run).await;
         assert!(matches!((&answer, &ended), (Err(AppError::NoStock), Some(Outcome::Released { .. }))), "{ended:?}");
-        assert_eq!((errors.of("failed_if"), errors.of("permanent")), (1, 1));
+        assert_eq!((logged_panics(&log, "failed_if"), logged_panics(&log, "permanent")), (1, 1));
     });
 }
 

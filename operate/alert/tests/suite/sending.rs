@@ -1,5 +1,4 @@
 //! Grouping, limits, senders that fail, and the end of a process.
-use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Alert, AlertKind, AlertLog, AlertSender, Alerts, Clock, Timestamp};
@@ -178,11 +177,10 @@ async fn a_summary_shows_how_often_and_an_alert_has_the_time_of_the_clock() {
 
 /// Returns what is logged while `logging` runs.
 async fn logged(logging: impl Future<Output = ()>) -> String {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let writer = Arc::new(log.reopen().unwrap());
-    let _logging = idempotent_harness::logs_to(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
+    let log = idempotent_harness::LogLines::default();
+    let _logging = idempotent_harness::logs_to(log.clone());
     logging.await;
-    std::fs::read_to_string(log.path()).unwrap()
+    log.text()
 }
 
 #[tokio::test]

@@ -192,11 +192,10 @@ async fn failed_logins_are_logged_with_their_address_and_without_their_token() {
             site.send(from(login("guess-17"), 1)).await;
         }
     };
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(file.reopen().unwrap())).finish();
-    let _logging = idempotent_harness::logs_to(log);
+    let log = idempotent_harness::LogLines::default();
+    let _logging = idempotent_harness::logs_to(log.clone());
     guess().await;
-    let log = std::fs::read_to_string(file.path()).unwrap();
+    let log = log.text();
     assert_eq!(
         (log.matches("a login has failed").count(), log.matches("from=\"10.0.0.1\"").count()),
         (10, 10),

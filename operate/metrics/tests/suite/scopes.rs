@@ -1,6 +1,5 @@
 //! The limit of scopes.
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use idempotent_core::{Call, Identity, Policy, Scene};
 
@@ -26,12 +25,11 @@ async fn many_scopes_have_at_most_one_value_more_than_the_limit() {
 #[tokio::test]
 async fn scopes_over_the_limit_are_logged_once() {
     let world = World::new();
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(log.reopen().unwrap())).finish();
-    let _logging = idempotent_harness::logs_to(subscriber);
+    let log = idempotent_harness::LogLines::default();
+    let _logging = idempotent_harness::logs_to(log.clone());
     let observer = world.observer().max_scopes(1);
     ["first", "second", "third"].iter().for_each(|scope| observer.prepare(&Scene::Mq, scope));
-    let log = std::fs::read_to_string(log.path()).unwrap();
+    let log = log.text();
     assert_eq!(log.matches("too many scopes for metrics").count(), 1, "{log}");
     assert!(log.contains("second"), "{log}");
     let scopes =

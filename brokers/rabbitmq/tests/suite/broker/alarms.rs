@@ -7,7 +7,7 @@ use idempotent_mq::{
 };
 use idempotent_rabbitmq::{Queue, RabbitPublisher};
 
-use crate::broker::world::{Lines, Log, Process, SERVER, World, executor, ms, until, within};
+use crate::broker::world::{Log, Process, SERVER, World, executor, ms, until, within};
 
 /// A raised alarm, which ends with the drop.
 struct MemoryAlarm;
@@ -86,7 +86,7 @@ async fn a_settlement_during_an_alarm_names_the_alarm_and_its_copy_is_stored_aft
     let mut source = world.opened(Queue::quorum("alarm.named")).await;
     world.send_id("m").await;
     let held = source.next().await;
-    let lines = Lines::default();
+    let lines = idempotent_harness::LogLines::default();
     let _logs = idempotent_harness::logs_to(lines.clone());
     let alarm = MemoryAlarm::raise().await;
     let retry = || Settlement::Retry(Retry::after(ms(100), Timestamp(1)));
@@ -97,7 +97,7 @@ async fn a_settlement_during_an_alarm_names_the_alarm_and_its_copy_is_stored_aft
     }
     let blocked = lines.text();
     let line = blocked.lines().find(|line| line.contains("the broker blocks publishers")).unwrap_or_default();
-    assert!(line.starts_with("WARN") && line.contains("reason=\"low on memory\""), "{blocked}");
+    assert!(line.contains(" WARN ") && line.contains("reason=\"low on memory\""), "{blocked}");
     assert!(line.contains(&SERVER.address()) && !blocked.contains("accepts messages again"), "{blocked}");
     alarm.end().await;
     // The client may learn of the end of the alarm a moment later.

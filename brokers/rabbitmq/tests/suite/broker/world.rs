@@ -20,9 +20,6 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, oneshot};
 use tokio::task::JoinHandle;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 /// A lock for reading by tests that share the broker, and for writing by tests that stop the broker.
@@ -327,45 +324,4 @@ pub async fn done(_: u32) -> HandlerResult {
 
 pub async fn again(_: u32) -> HandlerResult {
     HandlerResult::Again { after: None, error: "no stock".into() }
-}
-
-/// A subscriber that keeps the lines of the adapter.
-#[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<String>>);
-
-impl Lines {
-    pub fn text(&self) -> String {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "idempotent"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        struct Line<'a>(&'a mut String);
-        impl Visit for Line<'_> {
-            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-                *self.0 += &format!(" {}={value:?}", field.name());
-            }
-        }
-        let mut lines = self.0.lock().unwrap();
-        *lines += event.metadata().level().as_str();
-        event.record(&mut Line(&mut lines));
-        lines.push('\n');
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }

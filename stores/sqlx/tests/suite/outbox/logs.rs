@@ -1,58 +1,18 @@
 //! Logs of a relay without a database.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use idempotent_harness::LogLines;
 
-/// A subscriber that counts log events.
+/// What a relay said.
 #[derive(Clone, Default)]
-pub(crate) struct Told {
-    warnings: Arc<AtomicUsize>,
-    recoveries: Arc<AtomicUsize>,
-}
-
-impl Subscriber for Told {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "idempotent"
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        struct Text(String);
-        impl Visit for Text {
-            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "message" {
-                    self.0 = format!("{value:?}");
-                }
-            }
-        }
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        if *event.metadata().level() == Level::WARN && text.0.contains("relay round failed") {
-            self.warnings.fetch_add(1, Ordering::SeqCst);
-        }
-        if text.0.contains("relay recovered") {
-            self.recoveries.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
+pub(crate) struct Told(pub(crate) LogLines);
 
 impl Told {
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.warnings.load(Ordering::SeqCst), self.recoveries.load(Ordering::SeqCst))
+        let said = self.0.text();
+        let of_warnings = said.lines().filter(|line| line.starts_with("idempotent WARN"));
+        let warnings = of_warnings.filter(|line| line.contains("relay round failed")).count();
+        (warnings, said.matches("relay recovered").count())
     }
 
     /// Waits for at least so many outages, of which as many have not ended. A connection that breaks late is one more outage,

@@ -1,62 +1,20 @@
 //! No log line at any level contains a key, a token or a body.
-use std::fmt::{Debug, Write};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{LazyLock, Once};
 
 use http::Method;
 use idempotent_core::{Policy, Tokens};
+use idempotent_harness::LogLines;
 use idempotent_testkit::{FOREVER, StoreOperation};
 use idempotent_tower::{IdempotencyLayer, ResponseRules};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::layer::support::{World, ask, by_user, order_by, secs};
 
-/// A subscriber that records all log output.
-struct Listener;
-
-static SAID: Mutex<String> = Mutex::new(String::new());
+static SAID: LazyLock<LogLines> = LazyLock::new(LogLines::default);
 
 /// Installs the subscriber for all threads.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Listener).unwrap());
-}
-
-struct Line<'a>(&'a mut String);
-
-impl Visit for Line<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {}={value:?}", field.name()).unwrap();
-    }
-}
-
-fn say(what: impl FnOnce(&mut Line<'_>)) {
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    what(&mut Line(&mut said));
-    said.push('\n');
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        say(|line| span.record(line));
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        say(|line| values.record(line));
-    }
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        say(|line| {
-            write!(line.0, "{} {}", event.metadata().target(), event.metadata().level()).unwrap();
-            event.record(line);
-        });
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+    ONCE.call_once(|| tracing::subscriber::set_global_default(SAID.clone()).unwrap());
 }
 
 const SECRET: &str = "hush-4111-1111";
@@ -102,7 +60,7 @@ async fn no_log_line_contains_a_key_token_caller_or_body() {
     let idle = world.shop_behind(world.layer().token_header(http::HeaderName::from_static("x-form")));
     secret("k").send(&idle).await.problem(500, "misconfigured");
 
-    let said = SAID.lock().unwrap().clone();
+    let said = SAID.text();
     for wanted in [
         "log-test",
         "took over",

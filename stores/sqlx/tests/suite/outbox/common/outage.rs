@@ -42,7 +42,7 @@ impl Outage {
     /// Creates a relay with these options, and records its logs from now on.
     pub(crate) async fn of(options: Options) -> Self {
         let told = Told::default();
-        let telling = idempotent_harness::logs_to(told.clone());
+        let telling = idempotent_harness::logs_to(told.0.clone());
         let looks = Arc::<AtomicUsize>::default();
         let counted = looks.clone();
         let builder = Outbox::builder(pool(options).await).create(true).__edit(move |name, text| {
