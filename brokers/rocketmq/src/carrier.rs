@@ -2,10 +2,18 @@
 use std::borrow::Cow;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, Position, Retry};
+use idempotent_mq::{
+    DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, Position, Retry, SourceError, SourceErrorKind,
+};
+use rocketmq_model::common::message::message_ext::MessageExt;
+use tracing::warn;
 
+use crate::body::read_body;
 use crate::headers::decode_packed;
-use crate::properties::{EMPTY, HEADERS, KEYS, PREFIX, Properties, SEPARATORS, UNIQ_KEY, is_of_one_delivery};
+use crate::properties::{
+    COMPRESSED, EMPTY, HEADERS, KEYS, MAX_DEAD, MAX_PROPERTIES, MAX_RETRIED, OF_MESSAGE, PREFIX, Properties,
+    SEPARATORS, UNIQ_KEY, is_of_one_delivery, length,
+};
 use crate::queue_position::QueuePosition;
 use crate::settings::SourceSettings;
 
@@ -25,8 +33,12 @@ const TOPIC: Field = Field::Origin("topic");
 const GROUP: Field = Field::Origin("group");
 /// The position of the original message.
 const PLACE: Field = Field::Origin("place");
+/// The place of the body that a dead letter lacks, because the broker refuses the whole letter.
+const BODY_AT: Field = Field::Origin("body-at");
 /// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 1024;
+/// Maximum length in bytes of the names of properties in a reason.
+const MAX_NAMES: usize = 256;
 
 impl RetryHeaders {
     /// Decodes the properties of a message from this place. Malformed values, and those that the place does not believe, are ignored.
@@ -37,7 +49,7 @@ impl RetryHeaders {
     ) -> Self {
         let (mut producer, mut own) = (Properties::new(), Properties::new());
         for (name, value) in all {
-            match name.strip_prefix(PREFIX).filter(|_| ![HEADERS, EMPTY].contains(&name)) {
+            match name.strip_prefix(PREFIX).filter(|_| !OF_MESSAGE.contains(&name)) {
                 Some(own_name) => drop(own.insert(own_name.to_owned(), value.to_owned())),
                 None if is_of_one_delivery(name) => {}
                 None => drop(producer.insert(name.to_owned(), value.to_owned())),
@@ -64,14 +76,27 @@ impl RetryHeaders {
         self.property(KEYS)
     }
 
+    /// Returns the body of the message, or the stored bytes if they cannot be decompressed.
+    pub(crate) fn read_body(&mut self, message: &MessageExt) -> Vec<u8> {
+        if self.has_empty_body() { Vec::new() } else { read_body(message, &mut self.producer) }
+    }
+
     /// Returns whether the body was empty before it was sent.
     pub(crate) fn has_empty_body(&self) -> bool {
         self.producer.contains_key(EMPTY)
     }
 
+    /// Returns the reason for which the body cannot be read.
+    fn unreadable(&self) -> Option<String> {
+        let number = self.property(COMPRESSED)?;
+        Some(format!(
+            "the body cannot be decompressed: its compression has the unknown number {number}, or the data is damaged"
+        ))
+    }
+
     /// Returns the headers for a handler: properties ordered by name, then packed headers in the producer's order.
     pub(crate) fn headers(&self) -> Headers {
-        let is_header = |name: &str| ![HEADERS, EMPTY, UNIQ_KEY, KEYS].contains(&name);
+        let is_header = |name: &str| !OF_MESSAGE.contains(&name) && ![UNIQ_KEY, KEYS].contains(&name);
         let plain = self.producer.iter().filter(|(name, _)| is_header(name));
         let mut headers: Headers = plain.map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let packed = self.property(HEADERS).map(decode_packed).unwrap_or_default();
@@ -91,39 +116,79 @@ impl RetryHeaders {
         delivery.id = self.id().map(str::to_owned);
         delivery.business_key = self.business_key().map(str::to_owned);
         delivery.headers = self.headers();
+        delivery.unreadable = self.unreadable().map(Cow::Owned);
         self.envelope.clone().open(&mut delivery);
         delivery
     }
 
     /// Returns the properties of a copy for a retry.
-    pub(crate) fn encode_retry(&self, retry: &Retry) -> Properties {
-        let mut properties = self.encode(self.envelope.clone().retried(retry));
+    ///
+    /// # Errors
+    /// `Refused`: the properties of the message leave no room for those of the copy.
+    pub(crate) fn encode_retry(&self, retry: &Retry) -> Result<Properties, SourceError> {
+        let bytes = length(&self.producer);
+        if bytes > MAX_RETRIED {
+            let text = format!(
+                "retrying: the properties of the message take {bytes} bytes, and RocketMQ stores 32 KB with those of the copy, \
+                 which leaves {MAX_RETRIED}; send shorter properties"
+            );
+            return Err(SourceError::new(SourceErrorKind::Refused, text));
+        }
+        let mut properties = encode(&self.producer, self.envelope.clone().retried(retry));
         set(&mut properties, Field::Reason, &retry.reason);
         self.set_position(&mut properties);
-        properties
+        Ok(properties)
     }
 
-    /// Returns the properties of an unchanged copy, for a delivery that was given back or dropped.
+    /// Returns the properties of an unchanged copy, for a delivery that was given back or dropped. The position is left out if there
+    /// is no room.
     pub(crate) fn encode_unchanged(&self) -> Properties {
-        let mut properties = self.encode(self.envelope.clone());
+        let mut properties = encode(&self.producer, self.envelope.clone());
+        let without = properties.clone();
         self.set_position(&mut properties);
-        properties
+        if length(&properties) > MAX_PROPERTIES { without } else { properties }
     }
 
     /// Returns the properties of a dead letter. The attempt and the position are left out, so a dead letter that is sent to the
-    /// topic again starts with its first attempt.
+    /// topic again starts with its first attempt. The longest properties of the producer are left out if there is no room.
     pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, settings: &SourceSettings) -> Properties {
-        let mut properties = self.encode(self.envelope.clone().dead(letter));
+        let mut producer = self.producer.clone();
+        let left_out = leave_out_longest(&mut producer);
+        let mut letter = letter.clone();
+        if !left_out.is_empty() {
+            let (id, names) = (self.id(), left_out.join("`, `"));
+            let names = &names[..names.floor_char_boundary(MAX_NAMES)];
+            let group = &settings.group;
+            warn!(target: "idempotent", group, id, names, "a dead letter lacks properties, which are too long");
+            letter.reason = with_note(
+                &letter.reason,
+                &format!(
+                    "the letter lacks `{names}`, because properties of more than {MAX_DEAD} bytes leave no room for its own"
+                ),
+            );
+        }
+        let mut properties = encode(&producer, self.envelope.clone().dead(&letter));
         set(&mut properties, TOPIC, &settings.topic);
         set(&mut properties, GROUP, &settings.group);
         properties
     }
 
-    /// Returns the properties of the producer and of an envelope.
-    fn encode(&self, envelope: Envelope) -> Properties {
-        let mut properties = self.producer.clone();
-        envelope.write(|field, value| set(&mut properties, field, &value.to_string()));
-        properties
+    /// Returns the properties of a dead letter without a body, which names the place of its message instead. Returns `None` if the
+    /// place is unknown.
+    pub(crate) fn encode_reference(
+        &self,
+        letter: &DeadLetter,
+        settings: &SourceSettings,
+        refusal: &SourceError,
+    ) -> Option<Properties> {
+        let place = self.position.as_ref()?.place(&settings.topic);
+        let note = format!("the letter lacks the body, which is at {place}: {refusal}");
+        let mut letter = letter.clone();
+        letter.reason = with_note(&letter.reason, &note);
+        let mut properties = self.encode_dead_letter(&letter, settings);
+        set(&mut properties, BODY_AT, &place);
+        properties.insert(EMPTY.to_owned(), "1".to_owned());
+        Some(properties)
     }
 
     fn set_position(&self, properties: &mut Properties) {
@@ -131,6 +196,11 @@ impl RetryHeaders {
             set(properties, PLACE, &position.encode());
         }
     }
+}
+
+/// Returns the place of the body that a dead letter lacks.
+pub(crate) fn place_of_body(properties: &Properties) -> Option<&str> {
+    properties.get(&property_of(BODY_AT)).map(String::as_str)
 }
 
 /// Returns the topic from which a consumer has dead-lettered the message.
@@ -157,6 +227,32 @@ fn name_of(field: Field) -> &'static str {
 
 fn property_of(field: Field) -> String {
     format!("{PREFIX}{}", name_of(field))
+}
+
+/// Returns the properties of the producer and of an envelope.
+fn encode(producer: &Properties, envelope: Envelope) -> Properties {
+    let mut properties = producer.clone();
+    envelope.write(|field, value| set(&mut properties, field, &value.to_string()));
+    properties
+}
+
+/// Removes the longest properties until those of a dead letter have room, and returns their names.
+fn leave_out_longest(properties: &mut Properties) -> Vec<String> {
+    let mut left_out = Vec::new();
+    while length(properties) > MAX_DEAD
+        && let Some((name, _)) = properties.iter().max_by_key(|(name, value)| name.len() + value.len())
+    {
+        let name = name.clone();
+        properties.remove(&name);
+        left_out.push(name);
+    }
+    left_out
+}
+
+/// Returns a reason with a note, where the reason gives way if both are too long.
+fn with_note(reason: &str, note: &str) -> Cow<'static, str> {
+    let end = reason.floor_char_boundary(MAX_TEXT.saturating_sub(note.len() + 2));
+    format!("{}; {note}", &reason[..end]).into()
 }
 
 /// Sets a property, truncated to its maximum length.

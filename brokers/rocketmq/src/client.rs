@@ -9,14 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use idempotent_mq::{ServerUrl, UrlError, UrlForm, UrlParameter};
+use idempotent_mq::{ServerUrl, SourceError, UrlError, UrlForm, UrlParameter};
 use rocketmq_client_rust::{
     AclClientRPCHook, ClientConfig, ClientRuntime, ClientRuntimeConfig, SessionCredentials, TelemetryHandle,
 };
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tracing::warn;
 
 use crate::SettingError;
+use crate::error::transient;
 
 /// Number of blocking threads in addition to the threads for listeners.
 const EXTRA_THREADS: usize = 8;
@@ -25,6 +28,8 @@ const EXTRA_THREADS: usize = 8;
 const CALL_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Time that the client's own tasks have to finish at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for opening a session, with several requests.
+const OPENING_LIMIT: Duration = Duration::from_secs(30);
 
 /// Spawns a thread with a client runtime that has `listeners` threads for listeners, and runs `task` on that runtime. The
 /// runtime has one worker thread, which keeps the order in which the client hands out messages.
@@ -42,6 +47,21 @@ where
     // A caller that waits for `task` sees the drop.
     if let Err(error) = spawned {
         warn!(target: "idempotent", %error, "RocketMQ client: the thread could not be spawned");
+    }
+}
+
+/// Waits for the result of a task on a client's thread.
+pub(crate) async fn answer_of<T>(
+    doing: &str,
+    result: oneshot::Receiver<Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    match timeout(OPENING_LIMIT, result).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(transient(&format!("{doing}: the client could not be started; see the log"))),
+        Err(_) => {
+            let remedy = "check that the name servers and the brokers are running, and the network";
+            Err(transient(&format!("{doing}: no end within {OPENING_LIMIT:?}; {remedy}")))
+        }
     }
 }
 
@@ -137,6 +157,10 @@ impl ClientSettings {
         Ok(Self { name_servers, credentials, tls_ca, invalid: None })
     }
 
+    pub(crate) fn uses_tls(&self) -> bool {
+        self.tls_ca.is_some()
+    }
+
     /// Returns the hook that signs all requests.
     pub(crate) fn signer(&self) -> Option<Arc<AclClientRPCHook>> {
         let [access_key, secret_key] = self.credentials.clone()?;
@@ -185,6 +209,8 @@ pub(crate) fn client_config(settings: &ClientSettings) -> ClientConfig {
     config.set_instance_name(format!("idempotent-{}-{number}", std::process::id()).into());
     // After a crash, acknowledgements that were not yet reported are lost. The default interval is 5 s.
     config.set_persist_consumer_offset_interval(1_000);
+    // See `body`.
+    config.set_decode_decompress_body(false);
     config
 }
 
@@ -207,6 +233,7 @@ mod tests {
             ("rocketmq://ledger@h", "set both"),
             ("rocketmq://h/orders", "a path has no meaning"),
             ("rocketmq://h?ca=x", "unknown parameter `ca`"),
+            ("rocketmqs://h?tls_caa=x", "did you mean `tls_ca`?"),
             ("rocketmq://h?tls_ca=x", "use `rocketmqs://`"),
             ("rocketmqs://h", if cfg!(feature = "tls") { "set `tls_ca`" } else { "enable the feature `tls`" }),
         ] {

@@ -1,7 +1,11 @@
 //! Classification of the client's errors, and the errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use rocketmq_client_rust::{ClientError, MQClientException};
-use rocketmq_error::{ROUTE_TOPIC_NOT_FOUND, TRANSPORT_CONNECTION_FAILED, TRANSPORT_CONNECTION_TIMEOUT, ViewValueRef};
+use rocketmq_error::fields::{FORMAT, OPERATION_DIAGNOSTIC, PHASE};
+use rocketmq_error::{
+    CORE_SERIALIZATION_FAILED, ROUTE_TOPIC_NOT_FOUND, TRANSPORT_CONNECTION_FAILED, TRANSPORT_CONNECTION_TIMEOUT,
+    ViewValueRef,
+};
 
 /// An invalid setting. The text names the setting, the rule and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -22,11 +26,37 @@ impl From<SettingError> for SourceError {
 
 /// Returns whether the broker rejects each further attempt in the same way. All other errors may be caused by the network.
 pub(crate) fn is_final(error: &ClientError) -> bool {
-    matches!(error.broker_response_code(), Some(MESSAGE_ILLEGAL | NO_PERMISSION))
+    matches!(response_code(error), Some(MESSAGE_ILLEGAL | NO_PERMISSION)) || exceeds_frame(error)
+}
+
+/// Returns whether the credentials are wrong, or lack a permission.
+pub(crate) fn is_denied(error: &ClientError) -> bool {
+    response_code(error) == Some(NO_PERMISSION)
+}
+
+/// Returns whether the group is missing, and the broker does not create groups.
+pub(crate) fn is_missing_group(error: &ClientError) -> bool {
+    response_code(error) == Some(SUBSCRIPTION_GROUP_NOT_EXIST)
+}
+
+/// Creates the error of a missing group.
+pub(crate) fn group_missing(doing: &str, group: &str, error: ClientError) -> SourceError {
+    let text = format!(
+        "{doing}: the broker does not create groups, and the group `{group}` is missing; create it with the broker's tools"
+    );
+    SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
+}
+
+/// Returns the code of the broker's response. The client's exceptions contain it, too.
+fn response_code(error: &ClientError) -> Option<i32> {
+    let own = || error.source_ref::<MQClientException>().map(MQClientException::response_code);
+    error.broker_response_code().or_else(own)
 }
 
 const MESSAGE_ILLEGAL: i32 = 13;
 const NO_PERMISSION: i32 = 16;
+pub(crate) const QUERY_NOT_FOUND: i32 = 22;
+const SUBSCRIPTION_GROUP_NOT_EXIST: i32 = 26;
 
 /// Returns whether the name server has no queues for a topic. The client reports this with an error of its own, without a
 /// response code.
@@ -45,7 +75,7 @@ pub(crate) fn is_not_stored(error: &ClientError) -> bool {
         // Created by the client: no broker is known, or the client cannot start.
         || error.source_ref::<MQClientException>().is_some()
         || error.is(&TRANSPORT_CONNECTION_TIMEOUT)
-        || error.is(&TRANSPORT_CONNECTION_FAILED) && phase(error) == Some("connect")
+        || error.is(&TRANSPORT_CONNECTION_FAILED) && text(error, PHASE.schema().name()) == Some("connect")
         || matches!(error.broker_response_code(), Some(SYSTEM_BUSY | TOPIC_NOT_EXIST))
         || is_final(error)
 }
@@ -54,19 +84,28 @@ const NO_CODE: i32 = -1;
 const SYSTEM_BUSY: i32 = 2;
 const TOPIC_NOT_EXIST: i32 = 17;
 
-/// Returns the phase in which a request failed.
-fn phase(error: &ClientError) -> Option<&str> {
-    let name = rocketmq_error::fields::PHASE.schema().name();
+/// Returns whether the message is larger than a frame of the client, which then sends nothing.
+fn exceeds_frame(error: &ClientError) -> bool {
+    error.is(&CORE_SERIALIZATION_FAILED)
+        && text(error, OPERATION_DIAGNOSTIC.schema().name()) == Some("encode")
+        && text(error, FORMAT.schema().name()) == Some("remoting-command")
+}
+
+/// Returns the text of a field that the client adds to an error.
+fn text<'a>(error: &'a ClientError, name: &str) -> Option<&'a str> {
     let mut fields = error.shared_error().diagnostic_view().ok()?.fields();
     fields.find_map(|field| match (field.name() == name, field.value()) {
-        (true, ViewValueRef::Text(phase)) => Some(phase),
+        (true, ViewValueRef::Text(text)) => Some(text),
         _ => None,
     })
 }
 
 /// Returns the remedy for a message that the broker rejects.
 pub(crate) fn rejection(error: &ClientError) -> Option<&'static str> {
-    match error.broker_response_code()? {
+    if exceeds_frame(error) {
+        return Some("larger than 16 MiB after compression, which the client cannot send; shrink the message");
+    }
+    match response_code(error)? {
         MESSAGE_ILLEGAL => Some(
             "the broker rejects the message as malformed or larger than `maxMessageSize`; shrink the message, or raise \
              the broker's setting",
@@ -80,7 +119,12 @@ pub(crate) fn rejection(error: &ClientError) -> Option<&'static str> {
 
 /// Creates a source error for an operation that is retried.
 pub(crate) fn failure(text: &str, error: ClientError) -> SourceError {
-    let kind = if is_final(&error) { SourceErrorKind::Fatal } else { SourceErrorKind::Transient };
+    let kind = match response_code(&error) {
+        Some(MESSAGE_ILLEGAL) => SourceErrorKind::Refused,
+        Some(NO_PERMISSION) => SourceErrorKind::Fatal,
+        _ if exceeds_frame(&error) => SourceErrorKind::Refused,
+        _ => SourceErrorKind::Transient,
+    };
     SourceError::new(kind, text).with_cause(error)
 }
 

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tracing::info;
 
 use crate::call_queue::{CallEvent, CallObserver};
-use crate::client::{client_config, spawn_client};
-use crate::error::{failure, transient};
+use crate::client::{answer_of, client_config, spawn_client};
+use crate::error::failure;
 use crate::listener::SessionListener;
 use crate::producer::MessageProducer;
 use crate::session::{ConsumerSession, QueuedDelivery};
@@ -27,6 +27,8 @@ pub(crate) struct SessionIntake(Arc<ConsumerSession>);
 const REBALANCE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time in ms that the client waits at shutdown for pending calls. Calls whose messages were never taken do not return.
 const CALL_SHUTDOWN_MS: u64 = 500;
+/// Time limit for the end of a session, which reports to all brokers.
+const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of redeliveries by the broker. Only messages that could not be copied are sent back to the broker, and the
 /// broker must not dead-letter these.
 const MAX_REDELIVERIES: i32 = i32::MAX;
@@ -47,7 +49,7 @@ impl SessionIntake {
                 Err(error) => drop(ready.send(Err(error))),
             }
         });
-        opened.await.unwrap_or_else(|_| Err(transient("connecting: the client could not be started; see the log")))
+        answer_of("connecting", opened).await
     }
 
     /// Waits for deliveries and returns at least one and at most `room`.
@@ -60,11 +62,11 @@ impl SessionIntake {
         taken.into_iter().map(tag).collect()
     }
 
-    /// Closes the session. Waits for its end if all taken deliveries are answered.
+    /// Closes the session. If all taken deliveries are answered, waits for its end, or leaves the end to the background.
     pub(crate) async fn close(&self) {
         self.start_closing();
         if self.0.drain.all_answered() {
-            self.0.drain.wait_for_end().await;
+            let _ = tokio::time::timeout(CLOSING_LIMIT, self.0.drain.wait_for_end()).await;
         }
     }
 
@@ -96,7 +98,7 @@ impl SessionTask {
         let started =
             started.map_err(|error| failure("connecting: the producer for copies could not be started", error));
         let producer = Arc::new(started?);
-        provide_own_topics(&producer, &settings).await?;
+        provide_own_topics(runtime, &producer, &settings).await?;
         let session = Arc::new(ConsumerSession::new(settings, producer));
         let consumer = consumer(&session, runtime, listeners);
         let mut consumer = consumer.map_err(|error| failure("connecting: the consumer could not be created", error))?;

@@ -26,6 +26,8 @@
 // The client's futures are deeply nested.
 #![recursion_limit = "512"]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+mod access;
+mod body;
 mod call_queue;
 mod carrier;
 mod client;
@@ -38,6 +40,7 @@ mod headers;
 mod intake;
 mod listener;
 mod message;
+mod name_servers;
 mod producer;
 mod properties;
 mod publisher;

@@ -5,11 +5,8 @@ use rocketmq_model::common::topic::TopicValidator;
 use crate::SettingError;
 use crate::headers::encode_headers;
 use crate::producer::{MAX_BODY, PreparedMessage};
-use crate::properties::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY, as_property};
+use crate::properties::{EMPTY, HEADERS, KEYS, MAX_PUBLISHED, TAGS, UNIQ_KEY, as_property, length};
 use crate::settings::check_name;
-
-/// Maximum size of all properties in bytes. The broker stores their length in 15 bits, and copies get further properties.
-const MAX_PROPERTIES: usize = i16::MAX as usize - 4 * 1024;
 
 /// Encodes a message for immediate delivery.
 ///
@@ -46,10 +43,13 @@ fn prepare(message: &OutboundMessage) -> Result<PreparedMessage, SettingError> {
     if message.body.is_empty() {
         properties.insert(EMPTY.to_owned(), "1".to_owned());
     }
-    if properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>() > MAX_PROPERTIES {
-        return Err(SettingError::new(
-            "headers: too long, since RocketMQ limits all properties to 32 KB; move data into the body",
-        ));
+    let bytes = length(&properties);
+    if bytes > MAX_PUBLISHED {
+        let text = format!(
+            "headers: the properties of the message to `{topic}` take {bytes} bytes, and RocketMQ stores 32 KB with those of a \
+             copy, which leaves {MAX_PUBLISHED}; send shorter headers, or move data into the body"
+        );
+        return Err(SettingError::new(text));
     }
     Ok(PreparedMessage { topic: topic.to_owned(), properties, flag: 0, level: 0, body: message.body.clone() })
 }

@@ -8,6 +8,7 @@ use rocketmq_model::common::message::message_queue::MessageQueue;
 use rocketmq_model::common::message::message_single::Message;
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
+use tokio::time::timeout;
 
 use crate::client::{ClientSettings, client_config};
 use crate::properties::Properties;
@@ -27,12 +28,16 @@ pub(crate) enum SendFailure {
     Incomplete(SendStatus),
     /// The send failed. The message may be stored, unless the error excludes it.
     Failed(ClientError),
+    /// There was no answer in time. The message may be stored.
+    Unanswered,
     /// The client has shut down.
     Ended,
 }
 
 /// Timeout of one attempt in ms, including the client's own retries.
 pub(crate) const SEND_TIMEOUT_MS: u64 = 4_000;
+/// Time limit of a [`send`](MessageProducer::send). It exceeds the timeout of the client, which does not cover all of its steps.
+pub(crate) const SEND_LIMIT: Duration = Duration::from_millis(SEND_TIMEOUT_MS + 500);
 /// The client's maximum body size in bytes. The broker has a lower limit.
 pub(crate) const MAX_BODY: u32 = 128 * 1024 * 1024;
 
@@ -54,7 +59,7 @@ impl MessageProducer {
         Ok(Self { producer: RwLock::new(Some(producer)), handle: Handle::current() })
     }
 
-    /// Sends a message to any queue and returns when the broker has stored the message.
+    /// Sends a message to any queue and returns when the broker has stored the message, within [`SEND_LIMIT`].
     ///
     /// # Cancellation
     /// The message may be sent before or after the cancellation.
@@ -65,7 +70,8 @@ impl MessageProducer {
             let Some(producer) = producer.as_ref() else { return Err(SendFailure::Ended) };
             check_status(producer.send_with_timeout(message.encode(), SEND_TIMEOUT_MS).await).map(drop)
         });
-        sent.await.unwrap_or(Err(SendFailure::Ended))
+        let answered = timeout(SEND_LIMIT, sent).await.map_err(|_| SendFailure::Unanswered)?;
+        answered.unwrap_or(Err(SendFailure::Ended))
     }
 
     /// Sends a message to the chosen queue with a single request, so that an error describes one attempt. Returns the position of

@@ -19,6 +19,21 @@ pub(crate) const PREFIX: &str = "x-idempotent-";
 pub(crate) const HEADERS: &str = "x-idempotent-headers";
 /// Marks an empty body, which RocketMQ cannot send. The publisher sets this property, and it stays on the message.
 pub(crate) const EMPTY: &str = "x-idempotent-empty";
+/// The number of the compression of a body that cannot be decompressed. The property stays on all copies of the message, whose
+/// body has the bytes that the broker stored.
+pub(crate) const COMPRESSED: &str = "x-idempotent-compressed";
+/// The properties with the prefix that stay on the message.
+pub(crate) const OF_MESSAGE: [&str; 3] = [HEADERS, EMPTY, COMPRESSED];
+
+/// Maximum length of all properties in bytes. The broker stores their length in 15 bits, after it and the client have added up to
+/// 400 bytes.
+pub(crate) const MAX_PROPERTIES: usize = i16::MAX as usize - 512;
+/// Maximum length of the properties of a message that is published, so that each of its copies has room for further properties.
+pub(crate) const MAX_PUBLISHED: usize = i16::MAX as usize - 4 * 1024;
+/// Maximum length of the properties of a message that is retried, without those that the copy adds.
+pub(crate) const MAX_RETRIED: usize = MAX_PROPERTIES - 1_536;
+/// Maximum length of the properties of a message in its dead letter, without those that the letter adds.
+pub(crate) const MAX_DEAD: usize = MAX_PROPERTIES - 3 * 1024;
 
 /// Properties that the broker and the client set for one delivery. On a copy they would be wrong or have an effect: a copy with
 /// `TRAN_MSG` waits for a commit that never arrives.
@@ -59,6 +74,11 @@ const OF_ONE_DELIVERY: [&str; 34] = [
     "__transactionId__",
 ];
 const PREFIXES_OF_ONE_DELIVERY: [&str; 4] = ["INNER_", "TIMER_", "TRAN_", "__RMQ.TRANSIENT."];
+
+/// Returns the length of properties in bytes, as the broker stores them.
+pub(crate) fn length(properties: &Properties) -> usize {
+    properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
+}
 
 /// Returns whether the broker or the client sets this property for one delivery only.
 pub(crate) fn is_of_one_delivery(name: &str) -> bool {

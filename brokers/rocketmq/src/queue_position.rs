@@ -23,6 +23,11 @@ impl QueuePosition {
         Position::of(format!("{topic}@{}", self.broker)).partition(self.queue).offset(self.offset)
     }
 
+    /// Returns the place of the message for an operator.
+    pub(crate) fn place(&self, topic: &str) -> String {
+        format!("offset {} of queue {} of `{topic}` on {}", self.offset, self.queue, self.broker)
+    }
+
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

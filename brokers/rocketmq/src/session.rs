@@ -63,7 +63,7 @@ impl ConsumerSession {
         if queue.topic().as_str() == self.settings.topic {
             headers.position = QueuePosition::new(queue, message.queue_offset());
         }
-        let body = message.body().filter(|_| !headers.has_empty_body()).map(|body| body.to_vec()).unwrap_or_default();
+        let body = headers.read_body(message);
         let delivery = self.delivery(&headers, body, message.reconsume_times() > 0);
         (delivery, headers)
     }

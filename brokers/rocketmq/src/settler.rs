@@ -8,8 +8,9 @@ use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::oneshot;
 
 use crate::carrier::RetryHeaders;
-use crate::error::{client_ended, failure, transient};
-use crate::producer::{PreparedMessage, SendFailure};
+use crate::error::{client_ended, failure, rejection, transient};
+use crate::producer::{PreparedMessage, SEND_LIMIT, SendFailure};
+use crate::properties::Properties;
 use crate::session::{ConsumerSession, DeliveryAnswer};
 
 /// The handle that settles a delivery. The thread of a listener waits for its answer.
@@ -46,15 +47,19 @@ impl Settle<RocketTag> for RocketSettler {
             }
             Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,
             Settlement::Retry(retry) => {
-                let mut copy = tag.session.copy(headers, body, retry.after);
-                copy.properties = headers.encode_retry(retry);
-                tag.store(copy).await?;
+                let properties = headers.encode_retry(retry)?;
+                let copy = tag.session.copy(headers, body, retry.after);
+                tag.store(PreparedMessage { properties, ..copy }).await?;
             }
             Settlement::DeadLetter(letter) => {
-                let mut dead = tag.session.copy(headers, body, Duration::ZERO);
-                dead.topic.clone_from(&settings.dead_topic);
-                dead.properties = headers.encode_dead_letter(letter, settings);
-                tag.store(dead).await?;
+                let whole = headers.encode_dead_letter(letter, settings);
+                match tag.store_letter(whole, body).await {
+                    Err(refusal) if refusal.kind() == SourceErrorKind::Refused && !body.is_empty() => {
+                        let reference = headers.encode_reference(letter, settings, &refusal).ok_or(refusal)?;
+                        tag.store_letter(reference, &[]).await?;
+                    }
+                    stored => stored?,
+                }
             }
             other => {
                 let text = format!("settlement `{}` is not supported by this source", other.name());
@@ -102,6 +107,13 @@ impl RocketTag {
         self.copied.load(SeqCst)
     }
 
+    /// Stores a dead letter.
+    async fn store_letter(&self, properties: Properties, body: &[u8]) -> Result<(), SourceError> {
+        let letter = self.session.copy(&self.headers, body, Duration::ZERO);
+        let topic = self.session.settings.dead_topic.clone();
+        self.store(PreparedMessage { topic, properties, ..letter }).await
+    }
+
     /// Stores a copy or dead letter, unless an earlier settlement has stored one and then failed.
     async fn store(&self, copy: PreparedMessage) -> Result<(), SourceError> {
         if self.is_copied() {
@@ -110,7 +122,8 @@ impl RocketTag {
         if self.session.drain.has_ended() {
             return Err(client_ended());
         }
-        self.session.producer.send(copy).await.map_err(not_stored)?;
+        let topic = copy.topic.clone();
+        self.session.producer.send(copy).await.map_err(|reason| not_stored(&topic, reason))?;
         self.copied.store(true, SeqCst);
         Ok(())
     }
@@ -131,12 +144,21 @@ impl Drop for RocketTag {
     }
 }
 
-pub(crate) fn not_stored(reason: SendFailure) -> SourceError {
+/// Creates the error of a message to this topic that is not confirmed.
+pub(crate) fn not_stored(topic: &str, reason: SendFailure) -> SourceError {
+    let doing = format!("storing a message in `{topic}`");
     match reason {
-        SendFailure::Incomplete(status) => transient(&format!(
-            "storing the message: not flushed or replicated as the broker is configured ({status:?})"
+        SendFailure::Incomplete(status) => {
+            transient(&format!("{doing}: not flushed or replicated as the broker is configured ({status:?})"))
+        }
+        SendFailure::Unanswered => transient(&format!(
+            "{doing}: no answer within {} ms; check that the broker and the name server are running",
+            SEND_LIMIT.as_millis()
         )),
         SendFailure::Ended => client_ended(),
-        SendFailure::Failed(error) => failure("storing the message failed; see the cause", error),
+        SendFailure::Failed(error) => match rejection(&error) {
+            Some(remedy) => failure(&format!("{doing}: {remedy}"), error),
+            None => failure(&format!("{doing} failed: {error}"), error),
+        },
     }
 }

@@ -8,9 +8,9 @@ use idempotent_mq::{
 use tokio::sync::oneshot;
 
 use crate::SettingError;
-use crate::client::{ClientSettings, spawn_client};
+use crate::client::{ClientSettings, answer_of, spawn_client};
 use crate::delay_levels::DelayLevels;
-use crate::error::{failure, transient};
+use crate::error::failure;
 use crate::intake::SessionIntake;
 use crate::producer::MessageProducer;
 use crate::settings::{MAX_LISTENERS, SourceSettings};
@@ -105,8 +105,8 @@ impl RocketSource {
             let result = match producer {
                 Ok(producer) => {
                     let result = match queues {
-                        Some(queues) => topics::declare(&producer, &settings, queues).await,
-                        None => topics::provide_own_topics(&producer, &settings).await,
+                        Some(queues) => topics::declare(&runtime, &producer, &settings, queues).await,
+                        None => topics::provide_own_topics(&runtime, &producer, &settings).await,
                     };
                     producer.shut_down().await;
                     result
@@ -115,8 +115,7 @@ impl RocketSource {
             };
             drop(done.send(result));
         });
-        let ended = || transient("declaring topics: the client could not be started; see the log");
-        provided.await.unwrap_or_else(|_| Err(ended()))
+        answer_of("declaring topics", provided).await
     }
 }
 

@@ -2,7 +2,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Entropy, OsEntropy};
@@ -17,11 +16,12 @@ use rocketmq_protocol::protocol::header::pull_message_request_header::PullMessag
 use rocketmq_protocol::protocol::header::query_consumer_offset_request_header::QueryConsumerOffsetRequestHeader;
 use rocketmq_protocol::protocol::header::update_consumer_offset_header::UpdateConsumerOffsetRequestHeader;
 use tokio::sync::RwLock;
-use tokio::time::timeout;
 
 use super::log::{LetterBatch, LetterLog, StoredLetter};
+use crate::body::read_body;
 use crate::client::{ClientSettings, client_config};
-use crate::error::{failure, is_unknown_topic, transient};
+use crate::error::{QUERY_NOT_FOUND, failure, group_missing, is_denied, is_missing_group, is_unknown_topic, transient};
+use crate::name_servers::{NoAnswer, look_up};
 use crate::producer::{MessageProducer, PreparedMessage, SEND_TIMEOUT_MS};
 use crate::properties::is_of_one_delivery;
 use crate::queue_position::QueuePosition;
@@ -31,6 +31,7 @@ use crate::settler::not_stored;
 pub(crate) struct BrokerLog {
     client: ClientInstanceHandle,
     producer: Arc<MessageProducer>,
+    servers: ClientSettings,
     topic: String,
     group: String,
     /// The owner of locks, unique among all sessions.
@@ -46,9 +47,6 @@ const TIMEOUT_MS: u64 = SEND_TIMEOUT_MS;
 /// The id of the broker that accepts writes, among the brokers of one name.
 const MASTER: u64 = 0;
 const READABLE: u32 = 4;
-/// The responses of a broker.
-const SUBSCRIPTION_GROUP_NOT_EXIST: i32 = 26;
-const QUERY_NOT_FOUND: i32 = 22;
 
 impl BrokerLog {
     /// Starts the client. Must be called on the client's runtime.
@@ -71,8 +69,8 @@ impl BrokerLog {
                 return Err(error);
             }
         };
-        let (topic, group) = (topic.to_owned(), group.to_owned());
-        Ok(Self { client, producer, topic, group, session, brokers: RwLock::default() })
+        let (servers, topic, group) = (settings.clone(), topic.to_owned(), group.to_owned());
+        Ok(Self { client, producer, servers, topic, group, session, brokers: RwLock::default() })
     }
 
     /// Ends the client.
@@ -98,27 +96,23 @@ impl BrokerLog {
 
     /// Checks that a topic exists, since a broker may otherwise create a topic without consumers.
     async fn check_topic(&self, topic: &str) -> Result<(), SourceError> {
-        match within(self.producer.queue_count(topic)).await? {
-            Ok(_) => Ok(()),
-            Err(error) if is_unknown_topic(&error) => Err(SourceError::new(
-                SourceErrorKind::Fatal,
-                "the topic of the message does not exist; create the topic, or start its broker",
-            )
-            .with_cause(error)),
-            Err(error) => Err(failure("looking up the topic of the message failed; see the cause", error)),
-        }
+        let unknown = look_up(&self.producer, &self.servers, topic).await?.err();
+        unknown.map_or(Ok(()), |error| {
+            let text =
+                format!("the topic `{topic}` of the message does not exist; create the topic, or start its broker");
+            Err(SourceError::new(SourceErrorKind::Fatal, text).with_cause(error))
+        })
     }
 }
 
 #[async_trait]
 impl LetterLog for BrokerLog {
     async fn queues(&self) -> Result<Vec<MessageQueue>, SourceError> {
-        let found = self.client.topic_route(&self.topic, TIMEOUT_MS).await;
-        let route = found.map_err(|error| match is_unknown_topic(&error) {
-            true => unknown_topic().with_cause(error),
-            false => failure("looking up the topic of the dead letters failed; see the cause", error),
-        })?;
-        let route = route.ok_or_else(unknown_topic)?;
+        let route = match self.client.topic_route(&self.topic, TIMEOUT_MS).await {
+            Ok(route) => route.ok_or_else(|| unknown_topic(&self.topic))?,
+            Err(error) if is_unknown_topic(&error) => return Err(unknown_topic(&self.topic).with_cause(error)),
+            Err(error) => return Err(NoAnswer::of(&self.servers, Some(error)).await.into()),
+        };
         let masters = route.broker_datas.iter().filter_map(|broker| {
             Some((broker.broker_name().to_string(), broker.broker_addrs().get(&MASTER)?.to_string()))
         });
@@ -135,8 +129,10 @@ impl LetterLog for BrokerLog {
 
     async fn bounds(&self, queue: &MessageQueue) -> Result<(u64, u64), SourceError> {
         let broker = self.broker(queue).await?;
-        let first = self.client.min_offset(&broker, queue, TIMEOUT_MS).await.map_err(not_read)?;
-        let end = self.client.max_offset(&broker, queue, TIMEOUT_MS).await.map_err(not_read)?;
+        let first =
+            self.client.min_offset(&broker, queue, TIMEOUT_MS).await.map_err(|error| not_read(&self.group, error))?;
+        let end =
+            self.client.max_offset(&broker, queue, TIMEOUT_MS).await.map_err(|error| not_read(&self.group, error))?;
         Ok((positive(first), positive(end)))
     }
 
@@ -146,7 +142,7 @@ impl LetterLog for BrokerLog {
         match self.client.query_consumer_offset(&broker, of, TIMEOUT_MS).await {
             Ok(offset) => Ok(positive(offset)),
             Err(error) if error.broker_response_code() == Some(QUERY_NOT_FOUND) => Ok(0),
-            Err(error) => Err(not_read(error)),
+            Err(error) => Err(not_read(&self.group, error)),
         }
     }
 
@@ -164,7 +160,11 @@ impl LetterLog for BrokerLog {
             expression_type: Some("TAG".into()),
             ..Default::default()
         };
-        let pulled = self.client.pull_outcome_from_broker(&broker, pull, TIMEOUT_MS).await.map_err(not_read)?;
+        let pulled = self
+            .client
+            .pull_outcome_from_broker(&broker, pull, TIMEOUT_MS)
+            .await
+            .map_err(|error| not_read(&self.group, error))?;
         let next = pulled.next_begin_offset();
         let messages = pulled.into_messages().unwrap_or_default();
         let letters = messages.iter().filter_map(|message| stored(queue, message));
@@ -180,7 +180,8 @@ impl LetterLog for BrokerLog {
         if message.topic != self.topic {
             self.check_topic(&message.topic).await?;
         }
-        self.producer.send(message).await.map_err(not_stored)
+        let topic = message.topic.clone();
+        self.producer.send(message).await.map_err(|reason| not_stored(&topic, reason))
     }
 
     async fn commit(&self, queue: &MessageQueue, offset: u64) -> Result<(), SourceError> {
@@ -215,42 +216,38 @@ impl LetterLog for BrokerLog {
 
 fn stored(queue: &MessageQueue, message: &MessageExt) -> Option<StoredLetter> {
     let all = message.properties().iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let mut properties = all.filter(|(name, _)| !is_of_one_delivery(name)).collect();
     Some(StoredLetter {
         position: QueuePosition::new(queue, message.queue_offset())?,
         stored_at: message.store_timestamp(),
-        properties: all.filter(|(name, _)| !is_of_one_delivery(name)).collect(),
+        body: read_body(message, &mut properties),
+        properties,
         flag: message.flag(),
-        body: message.body().map(|body| body.to_vec()).unwrap_or_default(),
     })
-}
-
-/// Limits a request to the name server, for which the client waits up to a minute.
-async fn within<T>(request: impl Future<Output = T>) -> Result<T, SourceError> {
-    let answered = timeout(Duration::from_millis(TIMEOUT_MS), request).await;
-    answered.map_err(|_| transient("the name server did not respond in time"))
 }
 
 fn positive(offset: i64) -> u64 {
     offset.try_into().unwrap_or_default()
 }
 
-fn not_read(error: ClientError) -> SourceError {
-    match error.broker_response_code() {
-        Some(SUBSCRIPTION_GROUP_NOT_EXIST) => SourceError::new(
-            SourceErrorKind::Fatal,
-            "reading the dead letters: the broker does not create groups; create the group of the operators with the \
-             broker's tools",
-        )
-        .with_cause(error),
-        _ => failure("reading the dead letters failed; see the cause", error),
+fn not_read(group: &str, error: ClientError) -> SourceError {
+    if is_missing_group(&error) {
+        return group_missing("reading the dead letters", group, error);
     }
+    let remedy = match is_denied(&error) {
+        true => {
+            "the broker denies access; check the access key and the secret key in the URL, or grant the permissions"
+        }
+        false => "no answer of the broker; check that it is running, and the network",
+    };
+    failure(&format!("reading the dead letters: {remedy}"), error)
 }
 
-fn unknown_topic() -> SourceError {
-    transient(
-        "the name server does not know the topic of the dead letters; check the group, or start the broker. The first \
-         consumer of the group creates the topic",
-    )
+fn unknown_topic(topic: &str) -> SourceError {
+    transient(&format!(
+        "the name server does not know the topic `{topic}` of the dead letters; check the group, or start the broker. The first \
+         consumer of the group creates the topic"
+    ))
 }
 
 impl fmt::Debug for BrokerLog {

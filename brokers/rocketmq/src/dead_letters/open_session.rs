@@ -1,13 +1,16 @@
 //! A session on the runtime of its client.
+use std::time::Duration;
+
 use idempotent_mq::SourceError;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::LetterSettings;
 use super::broker_log::BrokerLog;
 use super::log::StoredLetter;
 use super::session::{Handling, LetterSession};
-use crate::client::spawn_client;
-use crate::error::{failure, transient};
+use crate::client::{answer_of, spawn_client};
+use crate::error::failure;
 
 /// A session on its own thread, which runs one step after the other. After the drop of this value, the session ends with its
 /// current step: the caller's cancellation interrupts no step.
@@ -22,6 +25,9 @@ pub(crate) enum SessionStep {
     Next(Reply<Option<StoredLetter>>),
     Handle(Handling, Reply<bool>),
 }
+
+/// Time limit for the end of a session, which tells all brokers about it.
+const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SourceError>>;
 
@@ -39,21 +45,22 @@ impl OpenSession {
                     session.run(orders).await;
                     session.into_log().shut_down().await;
                 }
-                Err(error) => drop(ready.send(Err(error))),
+                Err(error) => {
+                    let text = "connecting: the client for the dead letters could not be started";
+                    drop(ready.send(Err(failure(text, error))));
+                }
             }
             drop(end);
         });
-        let started =
-            opened.await.map_err(|_| transient("connecting: the client could not be started; see the log"))?;
-        started.map_err(|error| failure("connecting: the client for the dead letters could not be started", error))?;
+        answer_of("connecting", opened).await?;
         Ok(Self { steps, ended })
     }
 
-    /// Ends the session, and waits until its client has ended.
+    /// Ends the session, and waits until its client has ended, or goes on to end in the background.
     pub(crate) async fn close(self) {
         drop(self.steps);
         // The channel carries no value and ends with the drop of its sender.
-        let _: Result<(), _> = self.ended.await;
+        let _: Result<Result<(), _>, _> = timeout(CLOSING_LIMIT, self.ended).await;
     }
 }
 

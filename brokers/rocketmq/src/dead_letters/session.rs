@@ -9,7 +9,7 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use rocketmq_model::common::message::message_queue::MessageQueue;
 
 use super::log::{LetterLog, StoredLetter};
-use crate::carrier::original_topic;
+use crate::carrier::{original_topic, place_of_body};
 use crate::error::transient;
 
 /// The progress of a session.
@@ -184,8 +184,16 @@ impl Handling {
     /// Returns the topic to which a letter is sent.
     ///
     /// # Errors
-    /// `Refused`: the letter names another topic than the one of the handle.
+    /// `Refused`: the letter names another topic than the one of the handle, or lacks its body.
     fn topic(&self, letter: &StoredLetter) -> Result<Option<&str>, SourceError> {
+        let place = place_of_body(&letter.properties).filter(|_| !matches!(self, Self::Discard));
+        if let Some(place) = place {
+            let text = format!(
+                "putting a letter back: it lacks its body, which was too large for a broker; publish the message at {place} \
+                 again, and discard the letter"
+            );
+            return Err(SourceError::new(SourceErrorKind::Refused, text));
+        }
         match self {
             Self::Discard => Ok(None),
             Self::PutAllBack { topic } => Ok(Some(topic)),

@@ -1,5 +1,6 @@
 //! The source and the publisher on a real broker.
 mod closing;
+mod connect_errors;
 mod consumer_outages;
 mod dead_letters;
 mod delayed;
@@ -10,4 +11,7 @@ mod publisher_outages;
 mod redrive;
 mod runtime;
 mod security;
+mod silent;
+mod sizes;
+mod unreadable;
 mod world;

@@ -20,9 +20,5 @@ broker_conformance!(
         a_run_that_ends_during_an_outage_is_not_repeated,
         // A queue is reassigned as a whole after all taken messages are settled. See `broker::closing`.
         closing_returns_undelivered_messages,
-        // The client parses messages before the adapter receives them.
-        an_unreadable_message_is_dead_lettered_and_blocks_nothing,
-        // Own data of producers has no fixture here yet.
-        what_a_producer_wrote_decides_neither_the_attempt_nor_the_queue_of_its_message,
     ]
 );

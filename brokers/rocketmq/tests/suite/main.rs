@@ -4,3 +4,4 @@
 mod broker;
 mod conformance;
 mod plain_client;
+mod raw_message;

@@ -147,8 +147,8 @@ async fn a_message_that_the_broker_would_truncate_misread_or_reject_is_refused_w
         (here(""), "id, business key or tag: empty"),
         (here("a\u{2}b"), "U+0002"),
         (here("m").business_key("\u{1}"), "U+0001"),
-        (here("m").header("a", "x".repeat(30_000)), "all properties to 32 KB"),
-        (here("m").header("a", vec![255; 30_000]), "all properties to 32 KB"),
+        (here("m").header("a", "x".repeat(30_000)), "RocketMQ stores 32 KB"),
+        (here("m").header("a", vec![255; 30_000]), "RocketMQ stores 32 KB"),
         (OutboundMessage::new("outbox-3", "large", large), "maxMessageSize"),
     ];
     let messages: Vec<_> = bad.iter().map(|(message, _)| message.clone()).collect();

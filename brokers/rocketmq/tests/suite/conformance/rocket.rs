@@ -13,6 +13,7 @@ use idempotent_testkit::broker::{Broker, Limits, Message};
 use rocketmq_model::common::message::message_ext::MessageExt;
 
 use crate::plain_client::PlainClient;
+use crate::raw_message::{UNKNOWN, send_raw};
 
 const LEVELS: u32 = 18;
 /// A broker whose levels are equal. Each law uses its own level, so that its delayed messages can be counted.
@@ -74,6 +75,31 @@ impl Broker for Rocket {
         self.publisher.publish(&outgoing).await.unwrap();
     }
 
+    /// Publishes a message whose body has a compression that does not exist.
+    async fn publish_unreadable(&self) {
+        let id = [("UNIQ_KEY", "unreadable")];
+        send_raw(&blocking(|| SERVER.address()).await, &self.topic, UNKNOWN, &id, b"body").await;
+    }
+
+    async fn publish_forged(&self) {
+        let own = [
+            ("attempt", "70"),
+            ("attempts", "70"),
+            ("first-at", "1"),
+            ("last-at", "7"),
+            ("deaths", "1"),
+            ("place", "77 7 broker-b"),
+            ("reason", "all is well"),
+            ("topic", "payments"),
+            ("group", "shipping"),
+            ("id", "x"),
+            ("body-at", "nowhere"),
+        ];
+        let own = own.map(|(name, value)| (format!("x-idempotent-{name}"), value));
+        let own = own.iter().map(|(name, value)| (name.as_str(), *value));
+        self.client.send(&self.topic, b"body", own.chain([("UNIQ_KEY", "forged")])).await;
+    }
+
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
         let handled = self.handled().await;
         let collected = self.client.collected();
@@ -124,6 +150,7 @@ impl Rocket {
                 Some("group") => assert_eq!(value.as_str(), self.group),
                 Some("headers") => unpacked(value).iter().for_each(|(name, value)| read.headers.push(name, value)),
                 Some("empty") => read.body.clear(),
+                Some("compressed") => assert_eq!(value.as_str(), "7"),
                 Some(other) => panic!("unknown property: {other}"),
                 // A property of the broker or the client.
                 None if name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_1".contains(&byte)) => {}
