@@ -1,6 +1,6 @@
 //! The body of a stored message, which this crate decompresses instead of the client.
 //!
-//! The client drops a message that it cannot decompress, and all later messages of the same response, and then goes on behind
+//! The client drops a message that it cannot decompress, and all later messages of the same response, and then continues after
 //! them. See `decode` and `decodes_batch` in `common/message/message_decoder.rs` of `rocketmq-protocol`.
 use rocketmq_model::common::compression::compression_type::CompressionType;
 use rocketmq_model::common::message::message_ext::MessageExt;

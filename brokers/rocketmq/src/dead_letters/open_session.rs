@@ -26,7 +26,7 @@ pub(crate) enum SessionStep {
     Handle(Handling, Reply<bool>),
 }
 
-/// Time limit for the end of a session, which tells all brokers about it.
+/// Time limit for the end of a session, whose client unregisters from all brokers.
 const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, SourceError>>;

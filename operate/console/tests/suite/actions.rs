@@ -2,13 +2,15 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use idempotent::mq::{DeadLetter, DeadLetters, OutboundMessage, SourceError, StoredLetter};
+use idempotent::mq::{
+    DeadLetter, DeadLetters, MemoryDeadLetters, OutboundMessage, SourceError, SourceErrorKind, StoredLetter,
+};
 use idempotent_console::{Access, OutboxAccess, PooledOutbox, Role};
 use idempotent_core::StateKind;
 use idempotent_sqlx::sqlx::sqlite::SqlitePoolOptions;
 use idempotent_sqlx::{DelayTable, Outbox, OutboxStatus, ScheduledTask};
 
-use crate::site::{Site, bury, bury_as, store, user_of};
+use crate::site::{Site, bury, bury_as, queue, store, user_of};
 
 const ANN: &str = "ann:admin";
 const WHY: [(&str, &str); 1] = [("reason", "stock corrected")];
@@ -188,6 +190,50 @@ async fn a_letter_that_another_reader_holds_is_not_called_gone() {
     let plan = site.plan_on("held", ANN, "redrive", &entries[..1]).await;
     let task = site.apply(ANN, &plan, &WHY).await;
     assert!(task.body.contains(">not read: another reader may hold it<"), "{}", task.body);
+}
+
+/// Letters of which one cannot be put back.
+#[derive(Debug)]
+struct Picky(MemoryDeadLetters, Option<String>);
+
+#[async_trait::async_trait]
+impl DeadLetters for Picky {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        self.0.count().await
+    }
+    async fn next(&mut self) -> Result<Option<StoredLetter>, SourceError> {
+        let letter = self.0.next().await?;
+        self.1 = letter.as_ref().and_then(|letter| letter.delivery.id.clone());
+        Ok(letter)
+    }
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        match self.1.as_deref() {
+            Some("m-1") => Err(SourceError::new(SourceErrorKind::Refused, "too large for its queue")),
+            _ => self.0.put_back().await,
+        }
+    }
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        self.0.discard().await
+    }
+}
+
+#[tokio::test]
+async fn a_letter_that_cannot_be_put_back_is_passed_by_with_its_reason_and_stays() {
+    let letters = queue(&["no stock", "no stock"]).await;
+    let opened = letters.clone();
+    let site = Site::with(store(0, 0).await, |builder| {
+        builder.access(Access::from_request(user_of)).queue("picky", move || {
+            let letters = Picky(MemoryDeadLetters::new(&opened), None);
+            async { Ok::<_, String>(Box::new(letters) as Box<_>) }
+        })
+    })
+    .await;
+    let entries = site.get(ANN, "/dead-letters?queue=picky&read=1").await.inputs("entry");
+    let task = site.apply(ANN, &site.plan_on("picky", ANN, "redrive", &entries).await, &WHY).await;
+    let passed_by = "passed by: this message is refused: too large for its queue";
+    assert!(task.body.contains(passed_by) && task.body.matches(">done<").count() == 1, "{}", task.body);
+    assert_eq!((letters.dead_letters().len(), letters.pending()), (1, 1));
+    assert!(site.audited().iter().any(|(_, action, outcome)| action == "redrive" && outcome == passed_by));
 }
 
 #[tokio::test]
