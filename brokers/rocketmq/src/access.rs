@@ -6,7 +6,7 @@ use rocketmq_client_rust::{ClientInstanceHandle, ClientRuntime};
 use rocketmq_protocol::protocol::header::query_consumer_offset_request_header::QueryConsumerOffsetRequestHeader;
 
 use crate::client::client_config;
-use crate::error::{QUERY_NOT_FOUND, failure, group_missing, is_denied, is_missing_group, transient};
+use crate::error::{QUERY_NOT_FOUND, failure, is_denied, transient};
 use crate::name_servers::NoAnswer;
 use crate::producer::SEND_TIMEOUT_MS;
 use crate::settings::SourceSettings;
@@ -17,7 +17,7 @@ const MASTER: u64 = 0;
 /// Asks the brokers of the topic for the offset of the group, until one of them answers. Must be called on the client's runtime.
 ///
 /// # Errors
-/// - `Fatal`: a broker denies access, or does not create the missing group.
+/// - `Fatal`: a broker denies access.
 /// - `Transient`: no broker answers.
 pub(crate) async fn check_access(runtime: &Arc<ClientRuntime>, settings: &SourceSettings) -> Result<(), SourceError> {
     let config = client_config(&settings.client);
@@ -53,9 +53,6 @@ async fn ask(client: &ClientInstanceHandle, settings: &SourceSettings) -> Result
                  secret key in the URL, or grant the permissions"
             );
             return Err(SourceError::new(SourceErrorKind::Fatal, text).with_cause(error));
-        }
-        if is_missing_group(&error) {
-            return Err(group_missing("connecting", group, error));
         }
         let text = format!(
             "connecting: no answer of the broker {address} of the topic `{topic}`; check that it is running, and that this machine \

@@ -6,10 +6,10 @@ use idempotent_mq::{
     DeadLetter, Delivery, Envelope, Field, Headers, MessagePlace, Position, Retry, SourceError, SourceErrorKind,
 };
 use rocketmq_model::common::message::message_ext::MessageExt;
-use tracing::warn;
 
 use crate::body::read_body;
 use crate::headers::decode_packed;
+use crate::producer::MAX_BODY;
 use crate::properties::{
     COMPRESSED, EMPTY, HEADERS, KEYS, MAX_DEAD, MAX_PROPERTIES, MAX_RETRIED, OF_MESSAGE, PREFIX, Properties,
     SEPARATORS, UNIQ_KEY, is_of_one_delivery, length,
@@ -26,6 +26,8 @@ pub(crate) struct RetryHeaders {
     pub(crate) envelope: Envelope,
     /// The position of the original message.
     pub(crate) position: Option<QueuePosition>,
+    /// True for a dead letter without the body of its message.
+    lacks_body: bool,
 }
 
 /// The topic and the group whose consumer has dead-lettered a message.
@@ -61,6 +63,7 @@ impl RetryHeaders {
             flag,
             envelope: Envelope::read(place, |field| stored(&own, field)),
             position: position.and_then(|position| QueuePosition::decode(position)),
+            lacks_body: place.believes(BODY_AT) && own.contains_key(BODY_AT.name()),
         }
     }
 
@@ -81,16 +84,17 @@ impl RetryHeaders {
         if self.has_empty_body() { Vec::new() } else { read_body(message, &mut self.producer) }
     }
 
-    /// Returns whether the body was empty before it was sent.
+    /// Returns whether the body was empty before it was sent, or a dead letter lacks it.
     pub(crate) fn has_empty_body(&self) -> bool {
-        self.producer.contains_key(EMPTY)
+        self.lacks_body || self.producer.contains_key(EMPTY)
     }
 
     /// Returns the reason for which the body cannot be read.
     fn unreadable(&self) -> Option<String> {
         let number = self.property(COMPRESSED)?;
         Some(format!(
-            "the body cannot be decompressed: its compression has the unknown number {number}, or the data is damaged"
+            "the body cannot be decompressed: its compression has the unknown number {number}, the data is damaged, or it becomes \
+             larger than {MAX_BODY} bytes"
         ))
     }
 
@@ -149,17 +153,16 @@ impl RetryHeaders {
         if length(&properties) > MAX_PROPERTIES { without } else { properties }
     }
 
-    /// Returns the properties of a dead letter. The attempt and the position are left out, so a dead letter that is sent to the
-    /// topic again starts with its first attempt. The longest properties of the producer are left out if there is no room.
-    pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, settings: &SourceSettings) -> Properties {
+    /// Returns the properties of a dead letter, and the number of those that it lacks. The attempt and the position are left out, so a
+    /// dead letter that is sent to the topic again starts with its first attempt. The longest properties of the producer are left out if
+    /// there is no room.
+    pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, settings: &SourceSettings) -> (Properties, usize) {
         let mut producer = self.producer.clone();
         let left_out = leave_out_longest(&mut producer);
         let mut letter = letter.clone();
         if !left_out.is_empty() {
-            let (id, names) = (self.id(), left_out.join("`, `"));
+            let names = left_out.join("`, `");
             let names = &names[..names.floor_char_boundary(MAX_NAMES)];
-            let group = &settings.group;
-            warn!(target: "idempotent", group, id, names, "a dead letter lacks properties, which are too long");
             letter.reason = with_note(
                 &letter.reason,
                 &format!(
@@ -170,25 +173,26 @@ impl RetryHeaders {
         let mut properties = encode(&producer, self.envelope.clone().dead(&letter));
         set(&mut properties, TOPIC, &settings.topic);
         set(&mut properties, GROUP, &settings.group);
-        properties
+        (properties, left_out.len())
     }
 
-    /// Returns the properties of a dead letter without a body, which names the place of its message instead. Returns `None` if the
-    /// place is unknown.
+    /// Returns the properties of a dead letter without a body, which names the place of its message instead.
     pub(crate) fn encode_reference(
         &self,
         letter: &DeadLetter,
         settings: &SourceSettings,
-        refusal: &SourceError,
-    ) -> Option<Properties> {
-        let place = self.position.as_ref()?.place(&settings.topic);
+        refusal: &str,
+    ) -> (Properties, usize) {
+        let topic = &settings.topic;
+        let place = self.position.as_ref().map(|position| position.place(topic));
+        // A message that the client has sent back itself.
+        let place = place.unwrap_or_else(|| format!("an unknown offset of `{topic}`"));
         let note = format!("the letter lacks the body, which is at {place}: {refusal}");
         let mut letter = letter.clone();
         letter.reason = with_note(&letter.reason, &note);
-        let mut properties = self.encode_dead_letter(&letter, settings);
+        let (mut properties, left_out) = self.encode_dead_letter(&letter, settings);
         set(&mut properties, BODY_AT, &place);
-        properties.insert(EMPTY.to_owned(), "1".to_owned());
-        Some(properties)
+        (properties, left_out)
     }
 
     fn set_position(&self, properties: &mut Properties) {
@@ -236,11 +240,17 @@ fn encode(producer: &Properties, envelope: Envelope) -> Properties {
     properties
 }
 
+/// Returns whether a property decides which message it is, or how it is read.
+fn is_of_identity(name: &str) -> bool {
+    [UNIQ_KEY, KEYS].contains(&name) || OF_MESSAGE.contains(&name)
+}
+
 /// Removes the longest properties until those of a dead letter have room, and returns their names.
 fn leave_out_longest(properties: &mut Properties) -> Vec<String> {
     let mut left_out = Vec::new();
     while length(properties) > MAX_DEAD
-        && let Some((name, _)) = properties.iter().max_by_key(|(name, value)| name.len() + value.len())
+        && let Some((name, _)) =
+            properties.iter().max_by_key(|(name, value)| (!is_of_identity(name), name.len() + value.len()))
     {
         let name = name.clone();
         properties.remove(&name);

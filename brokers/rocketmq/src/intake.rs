@@ -29,9 +29,11 @@ const REBALANCE_INTERVAL: Duration = Duration::from_secs(2);
 const CALL_SHUTDOWN_MS: u64 = 500;
 /// Time limit for the end of a session, which reports to all brokers.
 const CLOSING_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum number of redeliveries by the broker. Only messages that could not be copied are sent back to the broker, and the
-/// broker must not dead-letter these.
+/// Maximum number of redeliveries by the broker, which must not dead-letter a message.
 const MAX_REDELIVERIES: i32 = i32::MAX;
+/// Time in minutes after which the client sends a message back to the broker while its listener runs: about a century. It would send
+/// the body as it is stored, without the flag of its compression.
+const CALL_TIMEOUT_MINUTES: u64 = 52_560_000;
 
 impl SessionIntake {
     /// Opens a session, in one attempt.
@@ -176,6 +178,7 @@ fn consumer(
         .consume_thread_max(threads)
         .consume_message_batch_max_size(u32::try_from(settings.batch).unwrap_or(1))
         .max_reconsume_times(MAX_REDELIVERIES)
+        .consume_timeout(CALL_TIMEOUT_MINUTES)
         .await_termination_millis_when_shutdown(CALL_SHUTDOWN_MS)
         .build();
     let observed = session.clone();

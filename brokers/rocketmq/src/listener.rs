@@ -114,15 +114,15 @@ impl SessionListener {
             Ok(DeliveryAnswer::Dropped | DeliveryAnswer::Again { .. }) => {
                 let (delivery, headers) = self.0.decode(message, queue);
                 let sent = producer.send_blocking(self.0.copy(&headers, &delivery.body, DROPPED_DELAY));
-                if let Err(failure) = &sent {
-                    let group = &self.0.settings.group;
-                    warn!(
-                        target: "idempotent", group, ?failure,
-                        "copying an unsettled message failed; the client sends the message back to the broker"
-                    );
-                }
                 drain.note_reported();
-                sent.is_ok()
+                let Err(failure) = sent else { return true };
+                let group = &self.0.settings.group;
+                warn!(
+                    target: "idempotent", group, ?failure,
+                    "copying an unsettled message failed; the message is delivered again in its place"
+                );
+                // The client would send the message back without the flag of its compression, and without its position.
+                self.settle_in_place(message, queue)
             }
             // The message was never taken, and the session is closing. Without an answer the broker redelivers the message.
             Err(_) => {

@@ -1,11 +1,12 @@
 //! Settlement of deliveries. A copy or dead letter is stored first, then the listener's call is answered.
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use crate::carrier::RetryHeaders;
 use crate::error::{client_ended, failure, rejection, transient};
@@ -22,6 +23,8 @@ pub struct RocketTag {
     answer: Mutex<Option<oneshot::Sender<DeliveryAnswer>>>,
     /// True if the copy or dead letter is stored and only the answer is missing.
     copied: AtomicBool,
+    /// The reason for which the broker has refused the whole dead letter.
+    refusal: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -52,13 +55,29 @@ impl Settle<RocketTag> for RocketSettler {
                 tag.store(PreparedMessage { properties, ..copy }).await?;
             }
             Settlement::DeadLetter(letter) => {
-                let whole = headers.encode_dead_letter(letter, settings);
-                match tag.store_letter(whole, body).await {
-                    Err(refusal) if refusal.kind() == SourceErrorKind::Refused && !body.is_empty() => {
-                        let reference = headers.encode_reference(letter, settings, &refusal).ok_or(refusal)?;
-                        tag.store_letter(reference, &[]).await?;
+                let (mut properties, mut left_out) = headers.encode_dead_letter(letter, settings);
+                let mut body = &body[..];
+                if tag.refusal.get().is_none() {
+                    match tag.store_letter(properties.clone(), body).await {
+                        Err(refusal) if refusal.kind() == SourceErrorKind::Refused && !body.is_empty() => {
+                            let _ = tag.refusal.set(refusal.to_string());
+                        }
+                        stored => stored?,
                     }
-                    stored => stored?,
+                }
+                if let Some(refusal) = tag.refusal.get() {
+                    (properties, left_out) = headers.encode_reference(letter, settings, refusal);
+                    body = &[];
+                    tag.store_letter(properties, body).await?;
+                }
+                if left_out > 0 || body.len() < delivery.body.len() {
+                    let (group, position) = (&settings.group, &delivery.position);
+                    let (source, partition, offset) =
+                        (&*position.source, position.partition, position.offset.as_deref());
+                    warn!(
+                        target: "idempotent", group, source, partition, offset, properties = left_out,
+                        has_body = body.len() == delivery.body.len(), "a dead letter lacks parts that were too large"
+                    );
                 }
             }
             other => {
@@ -88,7 +107,13 @@ impl RocketTag {
         headers: RetryHeaders,
         answer: oneshot::Sender<DeliveryAnswer>,
     ) -> Self {
-        Self { session, headers, answer: Mutex::new(Some(answer)), copied: AtomicBool::new(false) }
+        Self {
+            session,
+            headers,
+            answer: Mutex::new(Some(answer)),
+            copied: AtomicBool::new(false),
+            refusal: OnceLock::new(),
+        }
     }
 
     fn is_answered(&self) -> bool {

@@ -57,7 +57,7 @@ fn a_copy_of_a_copy_has_the_position_of_the_original_message_and_a_dead_letter_h
     assert_eq!(copy.position, message.position);
     assert!(copy.headers().is_empty());
     // A redriven message has a new position.
-    let dead = copy.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
+    let dead = copy.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*")).0;
     assert!(!dead.contains_key("x-idempotent-place"));
     assert_eq!(decoded(&properties(&[("x-idempotent-place", "17")])).position, None);
 }
@@ -67,7 +67,7 @@ fn a_redriven_dead_letter_starts_with_its_first_attempt_and_keeps_its_deaths() {
     let mut letter = DeadLetter::because("é\u{1}".repeat(2000), Timestamp(9));
     letter.deaths = 3;
     let before = decoded(&decoded(&properties(&[(UNIQ_KEY, "m")])).encode_retry(&retry(9)).unwrap());
-    let dead = before.encode_dead_letter(&letter, &settings("*"));
+    let dead = before.encode_dead_letter(&letter, &settings("*")).0;
     let reason = &dead["x-idempotent-reason"];
     assert!(reason.len() <= MAX_TEXT && !reason.contains(SEPARATORS));
     assert_eq!((&*dead["x-idempotent-topic"], &*dead["x-idempotent-group"]), ("t", "g"));
@@ -92,7 +92,7 @@ fn a_producer_decides_neither_the_attempt_nor_the_position() {
     assert_eq!((fresh.envelope.attempt, fresh.position.is_none(), fresh.envelope.deaths), (None, true, 2));
     let copy = decoded_in(MessagePlace::Retry, &forged);
     assert_eq!((copy.envelope.attempt, copy.position.is_some()), (Some(16), true));
-    let dead = fresh.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
+    let dead = fresh.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*")).0;
     assert_eq!(dead["x-idempotent-topic"], "t");
 }
 
@@ -114,7 +114,7 @@ fn letters_of_earlier_versions_are_read_and_written_again() {
     assert_eq!((&*letter.reason, letter.id.as_deref(), letter.attempts), ("no stock", Some("k:1"), 5));
     assert_eq!((letter.first_at, letter.last_at, letter.deaths), (Timestamp(4), Timestamp(9), 2));
     assert_eq!((original_topic(&stored), read.id()), (Some("t"), Some("m")));
-    assert_eq!(read.encode_dead_letter(letter, &settings("*")), stored);
+    assert_eq!(read.encode_dead_letter(letter, &settings("*")).0, stored);
     let without_reason = stored.into_iter().filter(|(name, _)| name != "x-idempotent-reason").collect();
     let letter = decoded_in(MessagePlace::DeadLetters, &without_reason).envelope.letter.unwrap();
     assert_eq!(letter.reason, "");

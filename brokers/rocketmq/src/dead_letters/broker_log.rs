@@ -10,11 +10,16 @@ use rocketmq_client_rust::{ClientError, ClientInstanceHandle, ClientResult, Clie
 use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::message_queue::MessageQueue;
 use rocketmq_model::common::sys_flag::pull_sys_flag::PullSysFlag;
+use rocketmq_protocol::code::request_code::RequestCode;
+use rocketmq_protocol::code::response_code::ResponseCode;
+use rocketmq_protocol::common::message::message_decoder::decodes_batch;
 use rocketmq_protocol::protocol::body::request::lock_batch_request_body::LockBatchRequestBody;
 use rocketmq_protocol::protocol::body::unlock_batch_request_body::UnlockBatchRequestBody;
 use rocketmq_protocol::protocol::header::pull_message_request_header::PullMessageRequestHeader;
+use rocketmq_protocol::protocol::header::pull_message_response_header::PullMessageResponseHeader;
 use rocketmq_protocol::protocol::header::query_consumer_offset_request_header::QueryConsumerOffsetRequestHeader;
 use rocketmq_protocol::protocol::header::update_consumer_offset_header::UpdateConsumerOffsetRequestHeader;
+use rocketmq_protocol::protocol::remoting_command::RemotingCommand;
 use tokio::sync::RwLock;
 
 use super::log::{LetterBatch, LetterLog, StoredLetter};
@@ -94,6 +99,23 @@ impl BrokerLog {
         }
     }
 
+    /// Pulls messages with their bodies as they are stored. The method of the client would drop a message that it cannot decompress. Returns
+    /// the offset after the messages, too.
+    async fn pull(&self, broker: &str, pull: PullMessageRequestHeader) -> Result<(Vec<MessageExt>, u64), ClientError> {
+        let request = RemotingCommand::create_request_command(RequestCode::PullMessage, pull);
+        let mut response = self.client.invoke_remoting(&broker.into(), request, TIMEOUT_MS).await?;
+        let body = response.take_body().unwrap_or_default();
+        let mut stored = match ResponseCode::from(response.code()) {
+            ResponseCode::Success => body,
+            ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately | ResponseCode::PullOffsetMoved => {
+                Default::default()
+            }
+            _ => return Err(ClientError::broker_operation_failed("pull", response.code(), "")),
+        };
+        let header: PullMessageResponseHeader = response.decode_command_custom_header()?;
+        Ok((decodes_batch(&mut stored, true, false), positive(header.next_begin_offset)))
+    }
+
     /// Checks that a topic exists, since a broker may otherwise create a topic without consumers.
     async fn check_topic(&self, topic: &str) -> Result<(), SourceError> {
         let unknown = look_up(&self.producer, &self.servers, topic).await?.err();
@@ -160,13 +182,7 @@ impl LetterLog for BrokerLog {
             expression_type: Some("TAG".into()),
             ..Default::default()
         };
-        let pulled = self
-            .client
-            .pull_outcome_from_broker(&broker, pull, TIMEOUT_MS)
-            .await
-            .map_err(|error| not_read(&self.group, error))?;
-        let next = pulled.next_begin_offset();
-        let messages = pulled.into_messages().unwrap_or_default();
+        let (messages, next) = self.pull(&broker, pull).await.map_err(|error| not_read(&self.group, error))?;
         let letters = messages.iter().filter_map(|message| stored(queue, message));
         let letters: Vec<_> = letters.filter(|letter| letter.offset() >= from).collect();
         let next = letters.last().map_or(next, |last| last.offset() + 1);

@@ -53,7 +53,7 @@ pub(crate) struct StoredLetter {
     /// The properties, without those that the broker sets for one delivery.
     pub(crate) properties: Properties,
     pub(crate) flag: i32,
-    /// The body as RocketMQ stores it.
+    /// The decompressed body, or the stored bytes if they cannot be decompressed.
     pub(crate) body: Vec<u8>,
 }
 

@@ -67,6 +67,7 @@ impl World {
         let letter = letters.next().await.unwrap().unwrap();
         assert!(letters.discard().await.unwrap());
         letters.close().await;
+        assert_eq!(letter.delivery.unreadable, None);
         letter
     }
 }
@@ -200,6 +201,10 @@ async fn a_letter_that_the_broker_refuses_refers_to_its_message() {
         assert_eq!(error.kind(), SourceErrorKind::Refused, "{error}");
         assert!(error.to_string().contains("`sizes-6-group-retry`: the broker rejects"), "{error}");
     }
+    // Without a copy, a dropped delivery returns from the memory of the source, with its position.
+    drop(held);
+    let held = consumer.next().await;
+    assert!(held.0.body == body);
     consumer.insist(&held, &because("no stock")).await;
     world.emptied().await;
     let mut letters = RocketDeadLetters::new(world.server.url(), &world.topic, &world.group).unwrap();

@@ -82,11 +82,12 @@ async fn a_compressed_body_of_another_client_arrives_in_deliveries_copies_and_le
         consumer.settle(&held, &Settlement::DeadLetter(letter)).await.unwrap();
         let mut letters = letters_of(&world);
         until("the letter", async || (letters.count().await.unwrap() == 1).then_some(())).await;
-        assert!(letters.next().await.unwrap().unwrap().delivery.body == body, "{id}");
+        let letter = letters.next().await.unwrap().unwrap().delivery;
+        assert!(letter.body == body && letter.unreadable.is_none(), "{id}");
         assert!(letters.put_back().await.unwrap());
         letters.close().await;
         let held = consumer.next().await;
-        assert!(held.0.body == body, "{id}");
+        assert!(held.0.body == body && held.0.unreadable.is_none(), "{id}");
         consumer.settle(&held, &Settlement::Ack).await.unwrap();
     }
 }
