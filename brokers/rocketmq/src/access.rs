@@ -1,4 +1,4 @@
-//! The check whether a broker lets a group consume a topic. The client only logs each refused request of a consumer, and goes on.
+//! The check whether a broker lets a group consume a topic. The client only logs each refused request of a consumer, and continues.
 use std::sync::Arc;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
@@ -12,7 +12,7 @@ use crate::producer::SEND_TIMEOUT_MS;
 use crate::settings::SourceSettings;
 
 /// The id of the broker that accepts writes, among the brokers of one name.
-const MASTER: u64 = 0;
+pub(crate) const MASTER: u64 = 0;
 
 /// Asks the brokers of the topic for the offset of the group, until one of them answers. Must be called on the client's runtime.
 ///

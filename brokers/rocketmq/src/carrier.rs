@@ -185,7 +185,7 @@ impl RetryHeaders {
     ) -> (Properties, usize) {
         let topic = &settings.topic;
         let place = self.position.as_ref().map(|position| position.place(topic));
-        // A message that the client has sent back itself.
+        // A copy without room for the position, or one that the client of an earlier version has sent back.
         let place = place.unwrap_or_else(|| format!("an unknown offset of `{topic}`"));
         let note = format!("the letter lacks the body, which is at {place}: {refusal}");
         let mut letter = letter.clone();

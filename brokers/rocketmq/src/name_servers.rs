@@ -12,7 +12,7 @@ use crate::error::is_unknown_topic;
 use crate::producer::{MessageProducer, SEND_TIMEOUT_MS};
 
 /// Time limit of a request to a name server, for which the client waits up to a minute.
-pub(crate) const LOOK_UP_LIMIT: Duration = Duration::from_millis(SEND_TIMEOUT_MS);
+const LOOK_UP_LIMIT: Duration = Duration::from_millis(SEND_TIMEOUT_MS);
 /// Time limit for the TCP connection that shows whether a server is there.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 

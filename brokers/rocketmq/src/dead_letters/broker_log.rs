@@ -23,6 +23,7 @@ use rocketmq_protocol::protocol::remoting_command::RemotingCommand;
 use tokio::sync::RwLock;
 
 use super::log::{LetterBatch, LetterLog, StoredLetter};
+use crate::access::MASTER;
 use crate::body::read_body;
 use crate::client::{ClientSettings, client_config};
 use crate::error::{QUERY_NOT_FOUND, failure, group_missing, is_denied, is_missing_group, is_unknown_topic, transient};
@@ -49,8 +50,6 @@ pub(crate) struct BrokerLog {
 const BATCH: i32 = 32;
 /// Timeout of a request in ms.
 const TIMEOUT_MS: u64 = SEND_TIMEOUT_MS;
-/// The id of the broker that accepts writes, among the brokers of one name.
-const MASTER: u64 = 0;
 const READABLE: u32 = 4;
 
 impl BrokerLog {

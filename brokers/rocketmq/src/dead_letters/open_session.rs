@@ -56,7 +56,7 @@ impl OpenSession {
         Ok(Self { steps, ended })
     }
 
-    /// Ends the session, and waits until its client has ended, or goes on to end in the background.
+    /// Ends the session, and waits for the end of its client, or leaves the end to the background.
     pub(crate) async fn close(self) {
         drop(self.steps);
         // The channel carries no value and ends with the drop of its sender.

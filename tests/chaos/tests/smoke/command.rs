@@ -54,7 +54,7 @@ pub(crate) fn holds(arguments: &[&str]) -> Value {
     closing
 }
 
-/// Violated, with the invariant `finding` among those that were; an empty one is any.
+/// Plays until the invariant `finding` is violated, or any if it is empty, and returns all that were.
 pub(crate) fn violated(arguments: &[&str], finding: &str) -> BTreeSet<String> {
     let done = |output: &Output| findings(output).iter().any(|found| found.starts_with(finding));
     let (output, closing) = until_enough(arguments, 1, done);

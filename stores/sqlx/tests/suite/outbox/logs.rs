@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_harness::LogLines;
 
-/// What a relay said.
+/// The log of a relay.
 #[derive(Clone, Default)]
 pub(crate) struct Told(pub(crate) LogLines);
 
